@@ -1,0 +1,1 @@
+#include "expr/expression.h"

@@ -1,0 +1,25 @@
+// Counter-based inputs: element i of tensor t is a function of (seed, t, i) alone, so that the GPU fills a
+// tensor and the CPU recomputes any element of it, bit for bit.
+//
+// Philox4x32-10 with key = seed and counter = (i low, i high, t, 0) gives four words; the sum of their upper
+// 24 bits, centred, is a near-normal integer g of variance 4·(2^48 − 1)/12; the element is
+// round_to_dtype(mean + stddev · g · 2^-24·√3) computed as float(g) times one float constant, then one
+// float add (no fused multiply-add). common/generate.cuh is the same in CUDA.
+#ifndef ROOFTUNE_KERNELS_GENERATE_H_
+#define ROOFTUNE_KERNELS_GENERATE_H_
+
+#include <cstdint>
+
+#include "rooftune/v1/types.pb.h"
+
+namespace rooftune {
+
+// The element as a double, after rounding to `dtype` (round to nearest even; integers saturate).
+double GenerateElement(uint64_t seed, uint32_t tensor, uint64_t index, float mean, float stddev, v1::DType dtype);
+
+// Rounds a float to a dtype and back.
+double RoundToDType(float value, v1::DType dtype);
+
+}  // namespace rooftune
+
+#endif  // ROOFTUNE_KERNELS_GENERATE_H_

@@ -1,0 +1,61 @@
+// The valid configurations of a template for one operator on one device.
+//
+// Constraints are checked as soon as the last name they use is bound, so that whole subtrees are cut:
+// spaces of 10^8 points enumerate in about a second. Order: the first parameter varies slowest.
+#ifndef ROOFTUNE_KERNELS_SEARCH_SPACE_H_
+#define ROOFTUNE_KERNELS_SEARCH_SPACE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rooftune/manifest/v1/manifest.pb.h"
+#include "expr/expression.h"
+#include "kernels/candidate.h"
+
+namespace rooftune {
+
+struct SearchSpaceSpec {
+  std::vector<manifest::v1::Param> params;
+  std::vector<manifest::v1::Let> lets;
+  std::vector<manifest::v1::Constraint> constraints;
+  // Everything else that expressions see: op dims and attributes, device limits.
+  Names fixed;
+};
+
+class SearchSpace {
+ public:
+  // Enumerates. INVALID_ARGUMENT for an expression that does not parse or names something unknown;
+  // RESOURCE_EXHAUSTED (SPACE_TOO_LARGE) past `max_valid` valid points.
+  static absl::StatusOr<SearchSpace> Create(const SearchSpaceSpec& spec, int64_t max_valid = 2'000'000);
+
+  // Product of the value counts, saturating at INT64_MAX.
+  int64_t total_points() const { return total_points_; }
+  int64_t size() const { return static_cast<int64_t>(points_.size() / (params_.empty() ? 1 : params_.size())); }
+  // `index` in [0, size()).
+  Config At(int64_t index) const;
+  // -1 if the configuration is not a valid point.
+  int64_t IndexOf(const Config& config) const;
+  // Points rejected, by constraint name ("arithmetic" for values that do not exist).
+  const std::map<std::string, int64_t>& rejected() const { return rejected_; }
+  // Name of the first constraint a configuration breaks, "unknown parameter …"/"value …" for a malformed
+  // one, or empty if it is valid.
+  std::string WhyRejected(const Config& config) const;
+
+ private:
+  struct Compiled;
+  SearchSpaceSpec spec_;
+  std::vector<std::string> params_;
+  std::vector<std::vector<int64_t>> values_;
+  // Positions into values_, one byte each, params_.size() a point.
+  std::vector<uint8_t> points_;
+  int64_t total_points_ = 0;
+  std::map<std::string, int64_t> rejected_;
+};
+
+}  // namespace rooftune
+
+#endif  // ROOFTUNE_KERNELS_SEARCH_SPACE_H_

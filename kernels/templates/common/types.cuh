@@ -1,0 +1,75 @@
+// Element types for kernels compiled by NVRTC without CUDA's headers: those cost 10–30 ms a compile
+// and hide conversions behind classes. Codes are rooftune.v1.DType.
+#pragma once
+
+#define RT_FP32 1
+#define RT_FP16 2
+#define RT_BF16 3
+#define RT_FP64 4
+
+typedef unsigned char rt_u8;
+typedef unsigned short rt_u16;
+typedef unsigned int rt_u32;
+typedef unsigned long long rt_u64;
+typedef long long rt_i64;
+
+// Storage type of a dtype and its conversions to and from float. Stores round to nearest even.
+template <int D>
+struct RtType;
+
+template <>
+struct RtType<RT_FP32> {
+  typedef float Store;
+  static __device__ __forceinline__ float load(float v) { return v; }
+  static __device__ __forceinline__ float store(float v) { return v; }
+};
+
+template <>
+struct RtType<RT_FP16> {
+  typedef rt_u16 Store;
+  static __device__ __forceinline__ float load(rt_u16 v) {
+    float f;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v));
+    return f;
+  }
+  static __device__ __forceinline__ rt_u16 store(float v) {
+    rt_u16 h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(v));
+    return h;
+  }
+};
+
+template <>
+struct RtType<RT_BF16> {
+  typedef rt_u16 Store;
+  static __device__ __forceinline__ float load(rt_u16 v) { return __uint_as_float(static_cast<rt_u32>(v) << 16); }
+  static __device__ __forceinline__ rt_u16 store(float v) {
+    rt_u16 h;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(v));
+    return h;
+  }
+};
+
+// Two floats to one packed 32-bit pair, `lo` in the lower half.
+template <int D>
+__device__ __forceinline__ rt_u32 rt_pack2(float lo, float hi);
+template <>
+__device__ __forceinline__ rt_u32 rt_pack2<RT_FP16>(float lo, float hi) {
+  rt_u32 r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+  return r;
+}
+template <>
+__device__ __forceinline__ rt_u32 rt_pack2<RT_BF16>(float lo, float hi) {
+  rt_u32 r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+  return r;
+}
+
+// 2^x and e^x by the special-function unit (ex2.approx: relative error 2^-22).
+__device__ __forceinline__ float rt_exp2(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+__device__ __forceinline__ float rt_exp(float x) { return rt_exp2(x * 1.4426950408889634f); }

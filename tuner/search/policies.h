@@ -1,0 +1,78 @@
+// Decisions of a sweep as pure functions.
+#ifndef ROOFTUNE_TUNER_SEARCH_POLICIES_H_
+#define ROOFTUNE_TUNER_SEARCH_POLICIES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/device_profile.h"
+#include "costmodel/predictor.h"
+#include "rooftune/v1/records.pb.h"
+#include "rooftune/v1/service.pb.h"
+
+namespace rooftune {
+
+// Reason to prune a configuration before compiling ("shared memory 240 KiB > 227 KiB", …), or nullopt.
+std::optional<std::string> PruneStatic(const v1::Resources& resources, const DeviceProfile& device);
+
+// Reason to reject a compiled candidate (spills past the limit, does not fit), with its outcome.
+struct CompiledVerdict {
+  v1::Outcome outcome = v1::OK;
+  std::string message;
+};
+CompiledVerdict JudgeCompiled(const v1::Resources& resources, int max_spill_bytes, const DeviceProfile& device);
+
+struct StopState {
+  int started = 0;
+  int max_trials = 0;      // 0 = no limit
+  double elapsed_s = 0;
+  double time_budget_s = 0;  // 0 = no limit
+  bool cancelled = false;
+  bool device_lost = false;
+};
+// True if no further candidate may be started. Budgets are exact.
+bool ShouldStop(const StopState& state);
+
+// Trials worth the final race: OK ones whose interval reaches down to the best one's upper end or within
+// 3 % of the best median; best first, at most `limit`.
+std::vector<int> SelectFinalists(const std::vector<v1::Trial>& trials, int limit);
+
+// Index of the entrant to crown among finalists raced together: the lowest median; among those whose
+// interval overlaps its (a tie), the one with the smaller footprint (workspace, then shared memory, then
+// order). -1 if none has a measurement.
+struct RaceEntry {
+  v1::Measurement measurement;
+  v1::Outcome outcome = v1::OK;
+  int64_t workspace_bytes = 0;
+  int64_t shared_bytes = 0;
+  bool incumbent = false;
+};
+struct RaceVerdict {
+  int winner = -1;
+  std::vector<int> ties;
+  // The incumbent stays unless the winner's interval lies wholly below its.
+  bool keep_incumbent = false;
+};
+RaceVerdict JudgeRace(const std::vector<RaceEntry>& entries);
+
+// Deadline of one candidate on the GPU in milliseconds: from its predicted time, never under 1000 (a trap
+// takes up to 0.6 s to be reported).
+int RunDeadlineMs(double predicted_us, int requested_ms);
+
+// Distance of two shapes of one kind: the sum over dims of |log2 ratio|; nullopt if attributes differ.
+struct OpFacts {
+  std::string kind;
+  std::vector<std::pair<std::string, int64_t>> dims;
+  std::vector<std::pair<std::string, std::string>> attributes;
+};
+std::optional<double> ShapeDistance(const OpFacts& a, const OpFacts& b);
+
+// How a record answers a query made in `wanted`, if at all; fills what differs.
+v1::Match MatchEnvironment(const v1::Environment& record, const v1::Environment& wanted, bool newer_revision,
+                           std::vector<std::pair<std::string, std::string>>* difference);
+
+}  // namespace rooftune
+
+#endif  // ROOFTUNE_TUNER_SEARCH_POLICIES_H_
