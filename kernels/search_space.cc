@@ -317,6 +317,8 @@ absl::StatusOr<SearchSpace> SearchSpace::Create(const SearchSpaceSpec& spec, int
   return space;
 }
 
+absl::Status SearchSpace::Check(const SearchSpaceSpec& spec) { return Compiled().Build(spec); }
+
 Config SearchSpace::At(int64_t index) const {
   Config config;
   const uint8_t* point = points_.data() + static_cast<size_t>(index) * params_.size();
@@ -349,6 +351,29 @@ int64_t SearchSpace::IndexOf(const Config& config) const {
     }
   }
   return -1;
+}
+
+int64_t SearchSpace::Nearest(const Config& config) const {
+  const size_t width = params_.size();
+  // Positions of the wanted values; kMaxValues, which no point has, where there is none.
+  std::vector<int> wanted(width, kMaxValues);
+  for (size_t i = 0; i < width; ++i) {
+    const auto given = config.find(params_[i]);
+    if (given == config.end()) continue;
+    const auto value = std::find(values_[i].begin(), values_[i].end(), given->second);
+    if (value != values_[i].end()) wanted[i] = static_cast<int>(value - values_[i].begin());
+  }
+  int64_t nearest = -1;
+  size_t fewest = width + 1;
+  for (int64_t index = 0; index < size(); ++index) {
+    const uint8_t* point = points_.data() + static_cast<size_t>(index) * width;
+    size_t changed = 0;
+    for (size_t i = 0; i < width; ++i) changed += point[i] != wanted[i];
+    if (changed >= fewest) continue;
+    fewest = changed;
+    nearest = index;
+  }
+  return nearest;
 }
 
 std::string SearchSpace::WhyRejected(const Config& config) const {

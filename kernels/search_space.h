@@ -34,6 +34,8 @@ class SearchSpace {
   // Enumerates. INVALID_ARGUMENT for an expression that does not parse or names something unknown, for more than
   // 64 parameters or 256 values of one; RESOURCE_EXHAUSTED (SPACE_TOO_LARGE) past `max_valid` valid points.
   static absl::StatusOr<SearchSpace> Create(const SearchSpaceSpec& spec, int64_t max_valid = 2'000'000);
+  // Only the checks of Create that come before enumerating; values of `fixed` do not matter.
+  static absl::Status Check(const SearchSpaceSpec& spec);
 
   // Product of the value counts, saturating at INT64_MAX.
   int64_t total_points() const { return total_points_; }
@@ -42,6 +44,8 @@ class SearchSpace {
   Config At(int64_t index) const;
   // -1 if the configuration is not a valid point.
   int64_t IndexOf(const Config& config) const;
+  // The valid point that differs from `config` in the fewest parameters, first in order; -1 if there is none.
+  int64_t Nearest(const Config& config) const;
   // Points rejected, by constraint name: "arithmetic" for values that do not exist, "when PARAM" for the points
   // left out because a parameter does not exist there. size() and these add up to total_points().
   const std::map<std::string, int64_t>& rejected() const { return rejected_; }
