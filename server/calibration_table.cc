@@ -30,7 +30,8 @@ absl::StatusOr<CalibrationTable::Operation> CalibrationTable::Start(const KnownD
     const auto running = running_.find(id);
     if (running != running_.end()) return operations_[running->second];
     std::string slug = id;
-    std::replace_if(slug.begin(), slug.end(), [](unsigned char c) { return !std::isalnum(c); }, '-');
+    std::replace_if(
+        slug.begin(), slug.end(), [](unsigned char c) { return !std::isalnum(c); }, '-');
     name = absl::StrCat(kPrefix, slug, "-", next_++);
     for (size_t i = 0; i < order_.size() && order_.size() >= kMaxKept; ++i) {
       if (!operations_[order_[i]].done()) continue;
@@ -61,8 +62,10 @@ void CalibrationTable::Run(const std::string& operation, const std::string& devi
     absl::MutexLock lock(&mutex_);
     Operation& entry = operations_[operation];
     entry.set_done(true);
-    if (result.ok()) entry.mutable_response()->PackFrom(*result);
-    else *entry.mutable_error() = ToRpcStatus(result.status());
+    if (result.ok())
+      entry.mutable_response()->PackFrom(*result);
+    else
+      *entry.mutable_error() = ToRpcStatus(result.status());
     running_.erase(device_id);
     done = entry;
     waiters.swap(waiters_[operation]);

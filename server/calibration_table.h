@@ -37,7 +37,7 @@ class CalibrationTable {
   ServerContext& context_;
   mutable absl::Mutex mutex_;
   std::map<std::string, Operation> operations_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::string> order_ ABSL_GUARDED_BY(mutex_);  // oldest first
+  std::vector<std::string> order_ ABSL_GUARDED_BY(mutex_);              // oldest first
   std::map<std::string, std::string> running_ ABSL_GUARDED_BY(mutex_);  // by device id
   std::map<std::string, std::vector<std::function<void(const Operation&)>>> waiters_ ABSL_GUARDED_BY(mutex_);
   int next_ ABSL_GUARDED_BY(mutex_) = 1;

@@ -135,11 +135,13 @@ void ConfigCore::GetBestConfig(const v1::GetBestConfigRequest& request, bool wil
     if (!kept.ok()) return done(kept);
     if (std::optional<Response> response = FromMemory(query, *index)) return done(*std::move(response));
     if (!NeedsSweep(query, *index)) return done(Miss(query, *index));
-    const absl::StatusOr<v1::Sweep> sweep = sweeps_.StartOnce(query.op->text, *query.device);
+    const absl::StatusOr<v1::Sweep> sweep = StartSweep(query);
     if (!sweep.ok()) return done(sweep.status());
     sweeps_.WaitForAll({sweep->name()}, call, [this, query, done, name = sweep->name()](const absl::Status& status) {
-      if (!status.ok()) done(status);
-      else done(AfterSweep(query, name));
+      if (!status.ok())
+        done(status);
+      else
+        done(AfterSweep(query, name));
     });
   });
   if (!posted.ok()) done(posted);
@@ -155,7 +157,8 @@ absl::StatusOr<v1::GetBestConfigResponse> ConfigCore::AfterSweep(const ConfigQue
   }
   RT_ASSIGN_OR_RETURN(const v1::Sweep ended, context_.sweeps->Get(sweep));
   if (ended.state() == v1::CANCELLED) {
-    return Error(absl::StatusCode::kAborted, "SWEEP_CANCELLED", absl::StrCat(sweep, " was cancelled"), {{"sweep", sweep}});
+    return Error(absl::StatusCode::kAborted, "SWEEP_CANCELLED", absl::StrCat(sweep, " was cancelled"),
+                 {{"sweep", sweep}});
   }
   if (ended.state() == v1::FAILED) {
     return Error(absl::StatusCode::kFailedPrecondition, "SWEEP_FAILED",
@@ -200,7 +203,7 @@ void ConfigCore::BatchGetBestConfigs(const v1::BatchGetBestConfigsRequest& reque
       batch->queries.push_back(Understand(single));
       const absl::StatusOr<ConfigQuery>& query = batch->queries.back();
       if (!query.ok() || !NeedsSweep(*query, *batch->index)) continue;
-      const absl::StatusOr<v1::Sweep> sweep = sweeps_.StartOnce(query->op->text, *query->device);
+      const absl::StatusOr<v1::Sweep> sweep = StartSweep(*query);
       if (sweep.ok()) waiting.push_back(sweep->name());
       batch->sweeps.emplace(static_cast<size_t>(i), sweep);
     }
@@ -232,8 +235,10 @@ void ConfigCore::FinishBatch(const std::shared_ptr<Batch>& batch) {
     } else if (std::optional<Response> known = FromMemory(*query, *batch->index)) {
       item = *std::move(known);
     } else if (sweep != batch->sweeps.end()) {
-      if (sweep->second.ok()) item = AfterSweep(*query, sweep->second->name());
-      else item = sweep->second.status();
+      if (sweep->second.ok())
+        item = AfterSweep(*query, sweep->second->name());
+      else
+        item = sweep->second.status();
     } else {
       item = Miss(*query, *batch->index);
     }

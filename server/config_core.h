@@ -64,6 +64,8 @@ class ConfigCore {
   // After a sweep of the query ended.
   absl::StatusOr<Response> AfterSweep(const ConfigQuery& query, const std::string& sweep);
   bool NeedsSweep(const ConfigQuery& query, const IndexSnapshot& index) const;
+  // StartOnce, unless no sweep could ever meet the query (EVIDENCE_TOO_WEAK) or the device is elsewhere.
+  absl::StatusOr<v1::Sweep> StartSweep(const ConfigQuery& query);
 
   struct Batch;
   void FinishBatch(const std::shared_ptr<Batch>& batch);

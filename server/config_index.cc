@@ -116,8 +116,10 @@ void ConfigIndex::Apply(IndexSnapshot& next, const std::vector<v1::TuningRecord>
     }
     slot = merged;
     auto& [replaced, added] = changes[merged->facts.kind];
-    if (old == nullptr) added.push_back(merged);
-    else replaced[old] = merged;
+    if (old == nullptr)
+      added.push_back(merged);
+    else
+      replaced[old] = merged;
   }
   for (auto& [number, shard] : shards) {
     next.shards_[number] = std::make_shared<const IndexSnapshot::Shard>(std::move(shard));
@@ -159,9 +161,8 @@ EntryPtr ConfigIndex::Merge(const EntryPtr& old, const std::vector<const v1::Tun
       if (version.record->to_generation() >= generation - kKeptGenerations) entry->versions.push_back(version);
     }
   }
-  std::stable_sort(entry->versions.begin(), entry->versions.end(), [](const auto& a, const auto& b) {
-    return a.record->rank() < b.record->rank();
-  });
+  std::stable_sort(entry->versions.begin(), entry->versions.end(),
+                   [](const auto& a, const auto& b) { return a.record->rank() < b.record->rank(); });
   return entry;
 }
 

@@ -34,8 +34,8 @@ std::string Differences(const OpFacts& asked, const OpFacts& other) {
 
 std::string TuneCommand(const ConfigQuery& query) {
   // The chain attribute has brackets, which shells read.
-  const std::string op = query.op->text.find('(') == std::string::npos ? query.op->text
-                                                                       : absl::StrCat("'", query.op->text, "'");
+  const std::string op =
+      query.op->text.find('(') == std::string::npos ? query.op->text : absl::StrCat("'", query.op->text, "'");
   return absl::StrCat("rooftune tune ", op, query.device->local ? " --device " : " --device cuda:0 # on ",
                       query.device->local ? query.device->device.id() : query.device->device.device_key());
 }
@@ -125,8 +125,8 @@ absl::Status ConfigCore::NotTuned(const ConfigQuery& query, const IndexSnapshot&
     }
   }
   return Error(absl::StatusCode::kNotFound, "NOT_TUNED",
-               absl::StrCat("no record of ", query.op->text, " on ", device_key, " (key ", query.target_key, ").", nearest,
-                            " To tune it: ", facts["command"]),
+               absl::StrCat("no record of ", query.op->text, " on ", device_key, " (key ", query.target_key, ").",
+                            nearest, " To tune it: ", facts["command"]),
                facts);
 }
 
@@ -140,8 +140,8 @@ absl::StatusOr<v1::GetBestConfigResponse> ConfigCore::Estimate(const ConfigQuery
                               " to get it, or tune it on a GPU: ", TuneCommand(query)),
                  {{"evidence", v1::EvidenceLevel_Name(reachable)}, {"command", TuneCommand(query)}});
   }
-  RT_ASSIGN_OR_RETURN(const RecordPtr record, estimates_.Make(*query.op, *query.device, query.target_key,
-                                                              query.acceptance.deterministic));
+  RT_ASSIGN_OR_RETURN(const RecordPtr record,
+                      estimates_.Make(*query.op, *query.device, query.target_key, query.acceptance.deterministic));
   Response response;
   *response.mutable_record() = *record;
   response.set_match(v1::MODEL_CHOICE);
@@ -150,18 +150,37 @@ absl::StatusOr<v1::GetBestConfigResponse> ConfigCore::Estimate(const ConfigQuery
   return response;
 }
 
+absl::StatusOr<v1::Sweep> ConfigCore::StartSweep(const ConfigQuery& query) {
+  const v1::Device& device = query.device->device;
+  if (!query.device->local) {
+    return Error(absl::StatusCode::kFailedPrecondition, "NO_DEVICE",
+                 absl::StrCat(device.device_key(), " is not a device of this daemon, so it can't be tuned here"),
+                 {{"device", device.id()}});
+  }
+  if (device.kind() == v1::Device::MODELLED && query.acceptance.min_evidence > v1::COMPILED) {
+    return Error(absl::StatusCode::kFailedPrecondition, "EVIDENCE_TOO_WEAK",
+                 absl::StrCat(v1::EvidenceLevel_Name(query.acceptance.min_evidence), " needs a GPU, and ", device.id(),
+                              " is modelled: tuning there ends at COMPILED"),
+                 {{"evidence", "COMPILED"}, {"device", device.id()}});
+  }
+  return sweeps_.StartOnce(query.op->text, *query.device);
+}
+
 absl::StatusOr<v1::GetBestConfigResponse> ConfigCore::Miss(const ConfigQuery& query, const IndexSnapshot& index) {
   std::string sweep;
   if (query.policy == v1::TUNE_ASYNC) {
-    RT_ASSIGN_OR_RETURN(const v1::Sweep started, sweeps_.StartOnce(query.op->text, *query.device));
+    RT_ASSIGN_OR_RETURN(const v1::Sweep started, StartSweep(query));
     sweep = started.name();
   }
   absl::StatusOr<Response> response;
   std::optional<Response> nearest;
   if (query.allow_nearest) nearest = Nearest(query, index);
-  if (nearest.has_value()) response = *std::move(nearest);
-  else if (query.policy == v1::ESTIMATE || query.policy == v1::TUNE_ASYNC) response = Estimate(query, index);
-  else response = NotTuned(query, index);
+  if (nearest.has_value())
+    response = *std::move(nearest);
+  else if (query.policy == v1::ESTIMATE || query.policy == v1::TUNE_ASYNC)
+    response = Estimate(query, index);
+  else
+    response = NotTuned(query, index);
   if (response.ok()) {
     response->set_sweep(sweep);
     return response;

@@ -45,7 +45,8 @@ absl::StatusOr<std::string> ResourceId(const std::string& name, absl::string_vie
   }
   if (good) return std::string(id);
   return Error(absl::StatusCode::kInvalidArgument, "BAD_NAME",
-               absl::StrCat("\"", CleanText(name, kMaxId), "\" is not of the form ", prefix, "{id}"), {{"field", "name"}});
+               absl::StrCat("\"", CleanText(name, kMaxId), "\" is not of the form ", prefix, "{id}"),
+               {{"field", "name"}});
 }
 
 }  // namespace rooftune

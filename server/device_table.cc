@@ -29,7 +29,8 @@ DevicePtr Modelled(const std::string& id, const DeviceProfile& profile) {
 
 // "nvidia-h200/132sm/…": lower-case words with at least one slash.
 bool LooksLikeKey(const std::string& name) {
-  if (name.find('/') == std::string::npos || name.rfind("devices/", 0) == 0 || name.size() > kMaxDeviceName) return false;
+  if (name.find('/') == std::string::npos || name.rfind("devices/", 0) == 0 || name.size() > kMaxDeviceName)
+    return false;
   for (const char c : name) {
     if (!absl::ascii_islower(static_cast<unsigned char>(c)) && !absl::ascii_isdigit(static_cast<unsigned char>(c)) &&
         c != '-' && c != '/' && c != '.' && c != '_') {
@@ -94,9 +95,10 @@ absl::Status DeviceTable::Unknown(const std::string& name, const State& state) c
   for (const DevicePtr& device : modelled_) {
     if (ids.size() < 24) ids.push_back(device->device.id());
   }
-  return Error(absl::StatusCode::kNotFound, "UNKNOWN_DEVICE",
-               absl::StrCat("no device \"", CleanText(name, kMaxDeviceName), "\"; there are ", absl::StrJoin(ids, ", ")),
-               {{"device", CleanText(name, kMaxDeviceName)}});
+  return Error(
+      absl::StatusCode::kNotFound, "UNKNOWN_DEVICE",
+      absl::StrCat("no device \"", CleanText(name, kMaxDeviceName), "\"; there are ", absl::StrJoin(ids, ", ")),
+      {{"device", CleanText(name, kMaxDeviceName)}});
 }
 
 std::vector<v1::Device> DeviceTable::List(bool include_profiles) const {

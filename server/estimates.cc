@@ -24,10 +24,11 @@ std::string NameOf(const std::string& target_key, bool deterministic) {
 }
 
 absl::Status CompileFailure(const v1::TuningRecord& record, const worker::v1::CompileResult& result) {
-  return Error(absl::StatusCode::kFailedPrecondition, "COMPILE_FAILED",
-               absl::StrCat(record.template_id(), " {", ConfigToString({record.config().begin(), record.config().end()}),
-                            "} ended as ", v1::Outcome_Name(result.outcome()), ": ", CleanText(result.log(), 512)),
-               {{"outcome", v1::Outcome_Name(result.outcome())}, {"template", record.template_id()}});
+  return Error(
+      absl::StatusCode::kFailedPrecondition, "COMPILE_FAILED",
+      absl::StrCat(record.template_id(), " {", ConfigToString({record.config().begin(), record.config().end()}),
+                   "} ended as ", v1::Outcome_Name(result.outcome()), ": ", CleanText(result.log(), 512)),
+      {{"outcome", v1::Outcome_Name(result.outcome())}, {"template", record.template_id()}});
 }
 
 }  // namespace
@@ -80,14 +81,16 @@ absl::StatusOr<RecordPtr> EstimateTable::Make(const Op& op, const KnownDevice& d
 absl::StatusOr<RecordPtr> EstimateTable::Choose(const Op& op, const KnownDevice& device, const std::string& target_key,
                                                 bool deterministic) const {
   if (!device.has_profile) {
-    return Error(absl::StatusCode::kFailedPrecondition, "NO_PROFILE",
-                 absl::StrCat("nothing is known of ", device.device.device_key(),
-                              " but its key, so the cost model can't choose; name a device of this daemon or model:<profile>"));
+    return Error(
+        absl::StatusCode::kFailedPrecondition, "NO_PROFILE",
+        absl::StrCat("nothing is known of ", device.device.device_key(),
+                     " but its key, so the cost model can't choose; name a device of this daemon or model:<profile>"));
   }
   const DeviceProfile& profile = device.device.profile();
   RT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(context_.deps.library, op.text, profile, device.calibration()));
-  absl::Status last = Error(absl::StatusCode::kFailedPrecondition, "EMPTY_SPACE",
-                            absl::StrCat("no configuration of any template fits ", op.text, " on ", device.device.id()));
+  absl::Status last =
+      Error(absl::StatusCode::kFailedPrecondition, "EMPTY_SPACE",
+            absl::StrCat("no configuration of any template fits ", op.text, " on ", device.device.id()));
   for (const int64_t position : BestPredicted(plan, kMaxTries)) {
     const SearchPoint& point = plan.points[static_cast<size_t>(position)];
     const KernelTemplate& kernel = *plan.templates[static_cast<size_t>(point.template_index)];

@@ -35,8 +35,10 @@ void KernelCore::GetKernel(const v1::GetKernelRequest& request, const CallPtr& c
   if (query.min_evidence() == v1::EVIDENCE_LEVEL_UNSPECIFIED) query.set_min_evidence(v1::VERIFIED);
   configs_.GetBestConfig(query, /*will_compile=*/true, call,
                          [this, checked](absl::StatusOr<v1::GetBestConfigResponse> best) {
-                           if (best.ok()) WithBinary(std::move(*best->mutable_record()), checked);
-                           else checked(best.status());
+                           if (best.ok())
+                             WithBinary(std::move(*best->mutable_record()), checked);
+                           else
+                             checked(best.status());
                          });
 }
 
@@ -45,13 +47,16 @@ void KernelCore::ByName(const std::string& name, Done<Kernel> done) {
   if (!named.ok()) return done(named);
   if (const RecordPtr estimate = estimates_.FindByName(name)) return WithBinary(*estimate, std::move(done));
   if (EstimateTable::IsEstimate(name)) {
-    return done(Error(absl::StatusCode::kNotFound, "UNKNOWN_RECORD",
-                      absl::StrCat("no record ", name, "; estimates are forgotten by a restart: ask GetBestConfig again")));
+    return done(
+        Error(absl::StatusCode::kNotFound, "UNKNOWN_RECORD",
+              absl::StrCat("no record ", name, "; estimates are forgotten by a restart: ask GetBestConfig again")));
   }
   const absl::Status posted = context_.reads.Post([this, name, done] {
     absl::StatusOr<v1::TuningRecord> record = context_.deps.store.GetRecord(name);
-    if (record.ok()) WithBinary(*std::move(record), done);
-    else done(record.status());
+    if (record.ok())
+      WithBinary(*std::move(record), done);
+    else
+      done(record.status());
   });
   if (!posted.ok()) done(posted);
 }
@@ -63,26 +68,30 @@ void KernelCore::WithBinary(v1::TuningRecord record, Done<Kernel> done) {
   };
   if (!record.artifact_digest().empty()) return load(record);
   if (!EstimateTable::IsEstimate(record.name())) {
-    return done(Error(absl::StatusCode::kFailedPrecondition, "NO_BINARY",
-                      absl::StrCat(record.name(), " has no binary: its provider is ", v1::Provider_Name(record.provider())),
-                      {{"provider", v1::Provider_Name(record.provider())}}));
+    return done(
+        Error(absl::StatusCode::kFailedPrecondition, "NO_BINARY",
+              absl::StrCat(record.name(), " has no binary: its provider is ", v1::Provider_Name(record.provider())),
+              {{"provider", v1::Provider_Name(record.provider())}}));
   }
   const std::string name = record.name();
   compiles_.Do(
       name, context_.work, [this, record = std::move(record)] { return estimates_.Compile(record); },
       [load, done](const absl::StatusOr<RecordPtr>& compiled) {
-        if (compiled.ok()) load(**compiled);
-        else done(compiled.status());
+        if (compiled.ok())
+          load(**compiled);
+        else
+          done(compiled.status());
       });
 }
 
 absl::StatusOr<Kernel> KernelCore::Load(const v1::TuningRecord& record) {
   absl::StatusOr<std::string> binary = context_.deps.artifacts.Get(record.artifact_digest());
   if (absl::IsNotFound(binary.status())) {
-    return Error(absl::StatusCode::kFailedPrecondition, "ARTIFACT_MISSING",
-                 absl::StrCat("the binary of ", record.name(), " (sha256 ", record.artifact_digest(),
-                              ") is not in the data directory; imported evidence has none. Tune ", record.op(), " here"),
-                 {{"artifact_digest", record.artifact_digest()}});
+    return Error(
+        absl::StatusCode::kFailedPrecondition, "ARTIFACT_MISSING",
+        absl::StrCat("the binary of ", record.name(), " (sha256 ", record.artifact_digest(),
+                     ") is not in the data directory; imported evidence has none. Tune ", record.op(), " here"),
+        {{"artifact_digest", record.artifact_digest()}});
   }
   if (!binary.ok()) return binary.status();
   return Kernel{record, std::make_shared<const std::string>(*std::move(binary))};

@@ -18,10 +18,14 @@ constexpr int kRetryAfterSeconds = 1;
 size_t SequenceLength(absl::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   size_t length = 0;
-  if (byte(0) < 0x80) length = 1;
-  else if (byte(0) >= 0xc2 && byte(0) < 0xe0) length = 2;
-  else if (byte(0) >= 0xe0 && byte(0) < 0xf0) length = 3;
-  else if (byte(0) >= 0xf0 && byte(0) < 0xf5) length = 4;
+  if (byte(0) < 0x80)
+    length = 1;
+  else if (byte(0) >= 0xc2 && byte(0) < 0xe0)
+    length = 2;
+  else if (byte(0) >= 0xe0 && byte(0) < 0xf0)
+    length = 3;
+  else if (byte(0) >= 0xf0 && byte(0) < 0xf5)
+    length = 4;
   if (length == 0 || length > text.size()) return 0;
   for (size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;

@@ -31,8 +31,7 @@ class SingleFlight {
       if (waiters.size() > 1) return;
     }
     const auto state = state_;
-    const absl::Status posted =
-        executor.Post([state, key, work = std::move(work)] { Finish(*state, key, work()); });
+    const absl::Status posted = executor.Post([state, key, work = std::move(work)] { Finish(*state, key, work()); });
     if (!posted.ok()) Finish(*state, key, posted);
   }
 

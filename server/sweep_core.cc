@@ -32,13 +32,13 @@ Operation OperationOf(const v1::Sweep& sweep) {
   if (sweep.state() == v1::DONE) {
     operation.mutable_response()->PackFrom(sweep);
   } else if (sweep.state() == v1::CANCELLED) {
-    *operation.mutable_error() =
-        ToRpcStatus(Error(absl::StatusCode::kCancelled, "SWEEP_CANCELLED",
-                          absl::StrCat(sweep.name(), " was cancelled; ResumeSweep continues it"), {{"sweep", sweep.name()}}));
+    *operation.mutable_error() = ToRpcStatus(
+        Error(absl::StatusCode::kCancelled, "SWEEP_CANCELLED",
+              absl::StrCat(sweep.name(), " was cancelled; ResumeSweep continues it"), {{"sweep", sweep.name()}}));
   } else if (sweep.state() == v1::FAILED) {
-    *operation.mutable_error() = ToRpcStatus(Error(absl::StatusCode::kFailedPrecondition, "SWEEP_FAILED",
-                                                   absl::StrCat(sweep.name(), " failed: ", sweep.message()),
-                                                   {{"sweep", sweep.name()}}));
+    *operation.mutable_error() =
+        ToRpcStatus(Error(absl::StatusCode::kFailedPrecondition, "SWEEP_FAILED",
+                          absl::StrCat(sweep.name(), " failed: ", sweep.message()), {{"sweep", sweep.name()}}));
   }
   return operation;
 }
@@ -163,8 +163,10 @@ void SweepCore::OnChange(const v1::Sweep& sweep) {
   {
     absl::MutexLock lock(&mutex_);
     const auto it = active_.find(key);
-    if (!IsTerminal(sweep.state())) active_[key] = sweep.name();
-    else if (it != active_.end() && it->second == sweep.name()) active_.erase(it);
+    if (!IsTerminal(sweep.state()))
+      active_[key] = sweep.name();
+    else if (it != active_.end() && it->second == sweep.name())
+      active_.erase(it);
   }
   context_.hub.Notify(sweep);
 }

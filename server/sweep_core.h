@@ -12,8 +12,8 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "google/longrunning/operations_proto.pb.h"
-#include "server/call.h"
 #include "server/calibration_table.h"
+#include "server/call.h"
 #include "server/context.h"
 #include "server/sweep_feed.h"
 
@@ -42,8 +42,8 @@ class SweepCore {
                      Done<Operation> done);
 
   // Feeds `sink` the sweep now and on every change until it ends. Never blocks.
-  std::shared_ptr<SweepFeed> Watch(const v1::WatchSweepRequest& request, const CallPtr& call, SweepFeed::Options options,
-                                   SweepFeed::Sink sink);
+  std::shared_ptr<SweepFeed> Watch(const v1::WatchSweepRequest& request, const CallPtr& call,
+                                   SweepFeed::Options options, SweepFeed::Sink sink);
 
   // The unfinished sweep of this operator and device, or a new one: callers that ask at the same time get the
   // same. Blocks while planning.

@@ -77,7 +77,7 @@ void SweepFeed::Step() {
     }
   }
   if (end.has_value()) sink_.finish(*end);
-  if (message.has_value()) sink_.write(*message);
+  if (message.has_value()) sink_.write(*message, [self = shared_from_this()](bool ok) { self->OnWritten(ok); });
 }
 
 }  // namespace rooftune

@@ -24,8 +24,8 @@ class SweepFeed : public std::enable_shared_from_this<SweepFeed> {
     absl::Duration heartbeat = absl::Seconds(15);
   };
   struct Sink {
-    // Sends one message; OnWritten() must follow.
-    std::function<void(const v1::Sweep&)> write;
+    // Sends one message and calls `written` when it is sent, or with false when it can't be.
+    std::function<void(const v1::Sweep&, std::function<void(bool ok)> written)> write;
     // Called once, after the last message: OK when the sweep ended.
     std::function<void(const absl::Status&)> finish;
   };
@@ -33,12 +33,11 @@ class SweepFeed : public std::enable_shared_from_this<SweepFeed> {
 
   // A new state; older ones than what was seen already are dropped.
   void OnChange(const v1::Sweep& sweep);
-  // The message handed to `write` was sent (or could not be: the feed ends).
-  void OnWritten(bool ok);
   // Ends the feed once the message under way is sent.
   void Finish(const absl::Status& status);
 
  private:
+  void OnWritten(bool ok);
   void Step();
   void Schedule(absl::Duration delay) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -67,8 +67,6 @@ size_t SweepHub::watchers() const {
   return names_.size();
 }
 
-bool IsTerminal(v1::SweepState state) {
-  return state == v1::DONE || state == v1::FAILED || state == v1::CANCELLED;
-}
+bool IsTerminal(v1::SweepState state) { return state == v1::DONE || state == v1::FAILED || state == v1::CANCELLED; }
 
 }  // namespace rooftune

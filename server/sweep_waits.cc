@@ -77,8 +77,10 @@ void SweepCore::WaitForAll(const std::vector<std::string>& sweeps, const CallPtr
     {
       absl::MutexLock lock(&wait->mutex);
       wait->subscriptions.push_back(*id);
-      if (wait->done == nullptr) wait->subscriptions.pop_back();
-      else continue;
+      if (wait->done == nullptr)
+        wait->subscriptions.pop_back();
+      else
+        continue;
     }
     context_.hub.Unsubscribe(*id);  // ended meanwhile
     return;
@@ -112,8 +114,10 @@ std::shared_ptr<SweepFeed> SweepCore::Watch(const v1::WatchSweepRequest& request
   call->OnCancel([&context, id = *id] { context.hub.Unsubscribe(id); });
   const absl::Status posted = context_.reads.Post([&context, feed, name = request.name()] {
     const absl::StatusOr<v1::Sweep> sweep = context.sweeps->Get(name);
-    if (sweep.ok()) feed->OnChange(*sweep);
-    else feed->Finish(sweep.status());
+    if (sweep.ok())
+      feed->OnChange(*sweep);
+    else
+      feed->Finish(sweep.status());
   });
   if (!posted.ok()) feed->Finish(posted);
   return feed;
