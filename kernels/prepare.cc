@@ -1,12 +1,10 @@
-// What the worker gets before any candidate: the harness' own kernels, and the problem to set up.
+// The problem that the worker sets up before any candidate.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/error.h"
 #include "base/status_macros.h"
 #include "kernels/host_reference.h"
-#include "kernels/source_files.h"
-#include "kernels/template_folders.h"
 #include "kernels/template_library.h"
 
 namespace rooftune {
@@ -16,17 +14,6 @@ namespace {
 constexpr int kCpuCheckElements = 4096;
 
 }  // namespace
-
-worker::v1::CompileRequest SupportKernels(const DeviceProfile& device) {
-  worker::v1::CompileRequest request;
-  for (const auto& header : CommonHeaders()) {
-    if (header.name() == "common/support.cuh") *request.mutable_source() = header;
-  }
-  for (auto& header : HeadersOf(request.source().text(), CommonHeaders())) *request.add_header() = std::move(header);
-  request.set_arch(ArchName(device.cc(), /*arch_specific=*/false));
-  request.set_option_list_version(kOptionListVersion);
-  return request;
-}
 
 absl::StatusOr<worker::v1::PrepareRequest> MakePrepare(const TemplateLibrary& library, const Op& op,
                                                        const DeviceProfile& device, uint64_t seed) {

@@ -185,7 +185,7 @@ TEST(SupportKernelsTest, HoldsItsHeaders) {
   EXPECT_THAT(headers, Not(Contains("common/row.cuh")));
 }
 
-constexpr char kScaleOp[] = R"(kind: "scale"
+constexpr char kScaleOp[] = R"manifest(kind: "scale"
 description: "y = s * x"
 dim { name: "n" }
 attribute { name: "dtype" type: DTYPE default_value: "fp32" symbol { name: "fp32" } }
@@ -195,16 +195,18 @@ scalar { name: "s" default_value: 2 }
 work { fp32_ops: "n" }
 reference {
   symbol: "rt_reference"
-  grid_x: "ceildiv(n, 256)" block_x : "256" arg{tensor : "x"} arg{scalar : "s"} arg{reference_value : "y"}
-                                      arg{reference_magnitude : "y"} arg {
-int32:
-  "n"
-}
+  grid_x: "ceildiv(n, 256)"
+  block_x: "256"
+  arg { tensor: "x" }
+  arg { scalar: "s" }
+  arg { reference_value: "y" }
+  arg { reference_magnitude: "y" }
+  arg { int32: "n" }
 }
 example: "scale n=1000"
-)";
+)manifest";
 
-constexpr char kScaleTemplate[] = R"(id: "scale_simple"
+constexpr char kScaleTemplate[] = R"manifest(id: "scale_simple"
 op: "scale"
 param { name: "block" value: [128, 256] }
 define { name: "RT_BLOCK" expr: "block" }
@@ -216,12 +218,9 @@ launch {
   arg { tensor: "x" }
   arg { tensor: "y" }
   arg { scalar: "s" }
-  arg {
-int32:
-  "n"
+  arg { int32: "n" }
 }
-}
-)";
+)manifest";
 
 // A folder that is removed with the test.
 class UserTemplatesTest : public ::testing::Test {
