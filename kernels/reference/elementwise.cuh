@@ -43,9 +43,7 @@ __device__ Value binary(int code, Value a, Value b) {
   }
 }
 
-__device__ double gelu(double x) {
-  return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
-}
+__device__ double gelu(double x) { return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x))); }
 
 __device__ Value unary(int code, Value a) {
   const double x = a.value;
@@ -132,27 +130,28 @@ extern "C" __global__ void __launch_bounds__(256) rt_reference(const Store* a,
                                                                const Store* h,
 #endif
                                                                double* value, float* magnitude, rt_i64 n) {
-  const Store* const inputs[] = {a,
+  const Store* const inputs[] = {
+    a,
 #if RT_INPUTS > 1
-                                 b,
+    b,
 #endif
 #if RT_INPUTS > 2
-                                 c,
+    c,
 #endif
 #if RT_INPUTS > 3
-                                 d,
+    d,
 #endif
 #if RT_INPUTS > 4
-                                 e,
+    e,
 #endif
 #if RT_INPUTS > 5
-                                 f,
+    f,
 #endif
 #if RT_INPUTS > 6
-                                 g,
+    g,
 #endif
 #if RT_INPUTS > 7
-                                 h,
+    h,
 #endif
   };
   const rt_i64 stride = static_cast<rt_i64>(gridDim.x) * blockDim.x;

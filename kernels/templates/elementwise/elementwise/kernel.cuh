@@ -216,27 +216,28 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_elementwise(const Stor
                                                                       const Store* h,
 #endif
                                                                       Store* y, rt_i64 n) {
-  const Inputs in = {{a,
+  const Inputs in = {{
+      a,
 #if RT_INPUTS > 1
-                      b,
+      b,
 #endif
 #if RT_INPUTS > 2
-                      c,
+      c,
 #endif
 #if RT_INPUTS > 3
-                      d,
+      d,
 #endif
 #if RT_INPUTS > 4
-                      e,
+      e,
 #endif
 #if RT_INPUTS > 5
-                      f,
+      f,
 #endif
 #if RT_INPUTS > 6
-                      g,
+      g,
 #endif
 #if RT_INPUTS > 7
-                      h,
+      h,
 #endif
   }};
   constexpr rt_i64 kTile = static_cast<rt_i64>(RT_BLOCK) * RT_ITEMS * RT_VEC;
