@@ -7,6 +7,7 @@
 // RT_CLUSTER blocks that share a row (sm_90 and newer); RT_RESIDENT blocks an
 // SM must have registers for.
 //
+// Results below the smallest normal fp32 number (1.2e-38) may become 0.
 // A fully masked row (all −∞) gives NaN, as 0 / 0 does.
 #include "common/row.cuh"
 #include "common/types.cuh"
