@@ -12,9 +12,8 @@ struct Value {
 };
 
 constexpr int kInputBase = 100;
-constexpr int kMaxDepth = 64;
-
-__device__ bool is_nan(double v) { return v != v; }
+// 32 operations of up to three operands: each leaves one value and has two more waiting.
+constexpr int kMaxDepth = 66;
 
 // First-order propagation: the error of f(a, b, …) is at most Σ |∂f| · error of the operand, plus the rounding of
 // the result.
@@ -31,15 +30,11 @@ __device__ Value binary(int code, Value a, Value b) {
       const double divisor = b.value * b.value;
       return {v, divisor > 0 ? a.magnitude * b.magnitude / divisor : fabs(v)};
     }
-    // NaN wins, as in PyTorch.
-    case 5: {
-      const double v = is_nan(a.value) || a.value > b.value ? a.value : b.value;
-      return {v, fmax(a.magnitude, b.magnitude)};
-    }
-    default: {
-      const double v = is_nan(a.value) || a.value < b.value ? a.value : b.value;
-      return {v, fmax(a.magnitude, b.magnitude)};
-    }
+    // The number, if the other is NaN.
+    case 5:
+      return {fmax(a.value, b.value), fmax(a.magnitude, b.magnitude)};
+    default:
+      return {fmin(a.value, b.value), fmax(a.magnitude, b.magnitude)};
   }
 }
 
