@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
+#include "kernels/candidate.h"
 
 namespace rooftune {
 namespace {
@@ -93,6 +93,28 @@ TEST_F(CachingCompilerTest, AnotherNvrtcVersionIsAnotherKey) {
   inner_->version = std::string("13.1");
   Log("a");
   EXPECT_EQ(inner_->Calls(), 2);
+}
+
+TEST_F(CachingCompilerTest, OtherKernelsAskedForAreAnotherResult) {
+  CompileRequest request = Source("a");
+  request.add_symbol("k");
+  EXPECT_TRUE(cache_->Compile(request).ok());
+  request.add_symbol("l");
+  EXPECT_TRUE(cache_->Compile(request).ok());
+  EXPECT_EQ(inner_->Calls(), 2);
+}
+
+TEST_F(CachingCompilerTest, TakesTheCompileKeyOfTheKernels) {
+  auto inner = std::make_unique<ScriptedCompiler>();
+  ScriptedCompiler* const calls = inner.get();
+  CachingCompiler cache(std::move(inner), CompileKey);
+  CompileRequest request = Source("a");
+  for (const char* define : {"X=1", "X=1", "X=2"}) {
+    request.clear_define();
+    request.add_define(define);
+    EXPECT_TRUE(cache.Compile(request).ok());
+  }
+  EXPECT_EQ(calls->Calls(), 2);
 }
 
 TEST_F(CachingCompilerTest, AHundredCallersOfOneKeyShareOneCompile) {
