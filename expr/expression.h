@@ -7,6 +7,7 @@
 #ifndef ROOFTUNE_EXPR_EXPRESSION_H_
 #define ROOFTUNE_EXPR_EXPRESSION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -34,6 +35,9 @@ struct Instruction {
   int64_t operand;
 };
 }  // namespace expr_internal
+
+// Longest text of an expression.
+inline constexpr size_t kMaxExpressionText = 4096;
 
 // A parsed expression. Immutable, cheap to copy, thread-safe.
 class Expression {

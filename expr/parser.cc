@@ -15,7 +15,6 @@
 namespace rooftune::expr_internal {
 namespace {
 
-constexpr size_t kMaxText = 4096;
 constexpr int kMaxNesting = 64;
 
 // Python's, so that a name is a name in Python too.
@@ -53,8 +52,8 @@ class Parser {
   explicit Parser(absl::string_view text) : text_(text) {}
 
   absl::StatusOr<Program> Run() {
-    if (text_.size() > kMaxText) {
-      return Fail(kMaxText, absl::StrCat("longer than ", kMaxText, " characters"));
+    if (text_.size() > kMaxExpressionText) {
+      return Fail(kMaxExpressionText, absl::StrCat("longer than ", kMaxExpressionText, " characters"));
     }
     Skip();
     if (pos_ == text_.size()) return Fail(pos_, "empty expression");

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/error.h"
 #include "base/int128.h"
+#include "expr/inline.h"
 
 namespace rooftune {
 namespace {
@@ -321,6 +322,14 @@ TEST(BoundExpressionTest, KnowsItsLastSlot) {
   int64_t result = 0;
   EXPECT_TRUE(bind("r * 10 + p").Eval(values, &result));
   EXPECT_EQ(result, 75);
+}
+
+TEST(InlineNamesTest, ReplacesWholeNamesOnly) {
+  const std::map<std::string, std::string> definitions = {
+      {"t", "a + b"}, {"x1F", "bad"}, {"one", "1"}, {"min", "bad"}, {"n", "m"}};
+  EXPECT_EQ(InlineNames("t * t_ + at", definitions), "(a + b) * t_ + at");
+  EXPECT_EQ(InlineNames("0x1F-one/n", definitions), "0x1F-1/m");
+  EXPECT_EQ(InlineNames("", definitions), "");
 }
 
 }  // namespace
