@@ -3,6 +3,7 @@ find_package(Protobuf REQUIRED)
 find_package(gRPC CONFIG REQUIRED)
 find_package(absl CONFIG REQUIRED)
 find_package(SQLite3 REQUIRED)
+find_package(ZLIB REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
@@ -12,11 +13,12 @@ if(NOT EXISTS ${ROOFTUNE_GOOGLEAPIS_DIR}/google/longrunning/operations_proto.pro
   message(FATAL_ERROR "google/longrunning/operations_proto.proto is not in ${ROOFTUNE_GOOGLEAPIS_DIR}: run scripts/setup first")
 endif()
 
-# rooftune_deps_{base,proto,grpc,sqlite}: the only names the rest of the build links third parties by.
+# rooftune_deps_{base,proto,grpc,sqlite,zlib}: the only names the rest of the build links third parties by.
 add_library(rooftune_deps_base INTERFACE)
 add_library(rooftune_deps_proto INTERFACE)
 add_library(rooftune_deps_grpc INTERFACE)
 add_library(rooftune_deps_sqlite INTERFACE)
+add_library(rooftune_deps_zlib INTERFACE)
 if(ROOFTUNE_STATIC_DEPS)
   # Debian's CMake packages export the shared libraries, so the archives are named here.
   set(_grpc_libs grpc++_reflection grpc++ grpc gpr upb address_sorting re2 cares z ssl crypto protobuf)
@@ -35,6 +37,7 @@ if(ROOFTUNE_STATIC_DEPS)
   target_link_libraries(rooftune_deps_proto INTERFACE ${ROOFTUNE_LIB_protobuf} ${ROOFTUNE_LIB_z} rooftune_deps_base)
   target_link_libraries(rooftune_deps_grpc INTERFACE "$<LINK_GROUP:RESCAN,${_grpc},${_absl}>" rooftune_deps_base)
   target_link_libraries(rooftune_deps_sqlite INTERFACE ${ROOFTUNE_LIB_sqlite3})
+  target_link_libraries(rooftune_deps_zlib INTERFACE ${ROOFTUNE_LIB_z})
 else()
   target_link_libraries(rooftune_deps_base INTERFACE absl::status absl::statusor absl::strings absl::str_format
     absl::synchronization absl::time absl::flat_hash_map absl::flat_hash_set absl::int128 absl::cord absl::span
@@ -42,6 +45,7 @@ else()
   target_link_libraries(rooftune_deps_proto INTERFACE protobuf::libprotobuf rooftune_deps_base)
   target_link_libraries(rooftune_deps_grpc INTERFACE gRPC::grpc++ gRPC::grpc++_reflection rooftune_deps_proto)
   target_link_libraries(rooftune_deps_sqlite INTERFACE SQLite::SQLite3)
+  target_link_libraries(rooftune_deps_zlib INTERFACE ZLIB::ZLIB)
 endif()
 if(ROOFTUNE_BUILD_TESTS)
   find_package(GTest CONFIG REQUIRED)
