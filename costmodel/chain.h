@@ -37,11 +37,19 @@ struct Chain {
 // INVALID_ARGUMENT with the column and the list of operations.
 absl::StatusOr<Chain> ParseChain(absl::string_view text);
 
-// Value in double and the sum of |terms| that rounding errors scale with.
+// Value in double and the magnitude that rounding errors scale with. An input has magnitude |x|; then, with
+// operands (x, X), (y, Y), (z, Z) and result v:
+//   add sub: X + Y    mul: |x|Y + |y|X    fma: |x|Y + |y|X + Z    div: (X + |v|Y) / |y|    max min: max(X, Y)
+//   neg abs relu: X   square: 2|x|X       exp: v(1 + X)           log: X / |x| + |v|       tanh: (1 - v²)X + |v|
+//   sigmoid: v(1 - v)X + v                silu: 1.10X + |v|       gelu: 1.13X + |v|
+//   sqrt: X / (2v) + v (√X where v = 0)   rsqrt: v(1 + X / (2|x|))
 struct ChainValue {
   double value = 0;
   double magnitude = 0;
 };
+// `operands` holds as many as the operation takes, but three are readable.
+ChainValue ApplyChainOp(ChainOp op, const ChainValue* operands);
+// NaN for a malformed program.
 ChainValue EvalChain(const std::vector<int64_t>& program, const double* inputs);
 
 }  // namespace rooftune

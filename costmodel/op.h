@@ -24,7 +24,8 @@ struct Op {
   // Canonical text.
   std::string text;
   // What expressions see: dims, attributes as integers (symbols and dtypes by their codes, a chain as its
-  // number of inputs), lets, and the dtype constants FP32, FP16, BF16, …
+  // number of inputs), <chain>_inputs, <chain>_fp32_ops and <chain>_sfu_ops of a chain, lets, the dtype
+  // constants FP32, FP16, BF16, … and the attributes' symbols as LAYOUT_NT, ACT_RELU, …
   Names names;
   // Dims only, in schema order.
   std::vector<std::pair<std::string, int64_t>> dims;
@@ -56,7 +57,8 @@ class OpSchema {
   // "gemm m= n= k= [batch=1] [dtype=bf16] …"
   std::string Usage() const;
 
-  // `text` includes the kind. INVALID_ARGUMENT (reasons UNKNOWN_ATTRIBUTE, MISSING_DIM, BAD_VALUE,
+  // `text` includes the kind: words `name=value` in any order, separated by blanks (blanks within parentheses
+  // belong to the word). INVALID_ARGUMENT (reasons UNKNOWN_ATTRIBUTE, MISSING_DIM, MISSING_ATTRIBUTE, BAD_VALUE,
   // DUPLICATE, CONSTRAINT) naming the word at fault and what is allowed, with a suggestion for a misspelling.
   absl::StatusOr<Op> Parse(absl::string_view text) const;
 
@@ -69,6 +71,8 @@ class OpSchema {
 
  private:
   struct Parsed;  // compiled expressions
+  friend class OpSchemaCompiler;
+  friend class OpParser;
   OpSchema(manifest::v1::Op proto, std::string origin, std::shared_ptr<const Parsed> parsed);
 
   const manifest::v1::Op proto_;

@@ -2,10 +2,12 @@
 // work. Python's precedence and meaning on integers; see docs/expressions.md for the grammar.
 //
 // Numbers are exact rationals; a result that must be an integer and is not is an error. Evaluation is
-// checked: results outside 64 bits (128 for Eval128) and division by zero are OUT_OF_RANGE.
+// checked: results outside 64 bits (128 for Eval128) and division by zero are OUT_OF_RANGE. Intermediate values
+// are fractions of 128-bit integers in either case.
 #ifndef ROOFTUNE_EXPR_EXPRESSION_H_
 #define ROOFTUNE_EXPR_EXPRESSION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -22,8 +24,20 @@ namespace rooftune {
 using Names = std::map<std::string, int64_t>;
 
 namespace expr_internal {
-struct Node;
-}
+struct Program;
+
+// One step of stack code; see expr/program.h.
+struct Instruction {
+  int16_t code;
+  // Where in the text it came from, for messages.
+  int16_t column;
+  // Constant, slot, or distance of a jump.
+  int64_t operand;
+};
+}  // namespace expr_internal
+
+// Longest text of an expression.
+inline constexpr size_t kMaxExpressionText = 4096;
 
 // A parsed expression. Immutable, cheap to copy, thread-safe.
 class Expression {
@@ -38,7 +52,7 @@ class Expression {
 
   // INVALID_ARGUMENT naming an unknown name; OUT_OF_RANGE for overflow, division by zero or a fraction.
   absl::StatusOr<int64_t> Eval(const Names& names) const;
-  // The same with 128-bit results; intermediate values are 128 bits too.
+  // The same with 128-bit results.
   absl::StatusOr<Int128> Eval128(const Names& names) const;
 
  private:
@@ -47,7 +61,7 @@ class Expression {
 
   std::string text_;
   std::vector<std::string> names_;
-  std::shared_ptr<const expr_internal::Node> root_;
+  std::shared_ptr<const expr_internal::Program> program_;
 };
 
 // An expression whose names are resolved to positions of an array: for loops over millions of points.
@@ -63,11 +77,7 @@ class BoundExpression {
 
  private:
   // Stack code: no allocation while evaluating.
-  struct Op {
-    int code;
-    int64_t operand;
-  };
-  std::vector<Op> ops_;
+  std::vector<expr_internal::Instruction> code_;
   int max_slot_ = -1;
 };
 

@@ -50,13 +50,20 @@ class KernelTemplate {
   // Everything NVRTC needs. The architecture is the device's ("sm_90", or "sm_90a" if arch_specific).
   absl::StatusOr<worker::v1::CompileRequest> CompileInput(const Op& op, const Config& config,
                                                           const DeviceProfile& device) const;
-  // The recipe without artifact digest and parameter offsets (AttachArtifact adds those).
+  // The recipe without artifact digest and parameter offsets (AttachArtifact adds those). Its expressions use
+  // dims, parameters and `constant` only (attributes are constants), and its preconditions also say what was
+  // compiled in or left out for these dims. This and the next two: INVALID_ARGUMENT (BAD_CONFIG) unless the
+  // configuration gives every parameter one of its values; OUT_OF_RANGE where a quantity does not exist or
+  // (LAUNCH_GEOMETRY) the device can't launch it.
   absl::StatusOr<v1::LaunchPlan> Plan(const Op& op, const Config& config, const DeviceProfile& device) const;
   absl::StatusOr<MappedConfig> Mapping(const Op& op, const Config& config, const DeviceProfile& device) const;
-  // The manifest's static estimates (0 where it has none), for pruning before compiling.
+  // The manifest's static estimates, for pruning before compiling: threads and shared memory are the first
+  // launch's where it has none, registers are 0 then.
   absl::StatusOr<v1::Resources> StaticResources(const Op& op, const Config& config, const DeviceProfile& device) const;
 
  private:
+  friend class TemplateCompiler;
+  friend class PlanBuilder;
   struct Parsed;
   KernelTemplate(TemplateFiles files, manifest::v1::Template manifest, const OpSchema* schema, std::string revision,
                  std::shared_ptr<const Parsed> parsed);

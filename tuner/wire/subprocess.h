@@ -6,10 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 
 namespace rooftune {
+
+class OutputPump;
 
 // How a process ended.
 struct ExitInfo {
@@ -30,7 +34,7 @@ class Subprocess {
     std::string log_prefix;
   };
   // posix_spawn in its own process group, PDEATHSIG in the child by its main, every other descriptor
-  // closed. UNAVAILABLE with the reason.
+  // closed, no signal blocked or ignored, standard input empty. UNAVAILABLE with the reason.
   static absl::StatusOr<std::unique_ptr<Subprocess>> Spawn(const Options& options);
   // Kills and reaps.
   ~Subprocess();
@@ -40,19 +44,26 @@ class Subprocess {
   int pid() const { return pid_; }
   // SIGKILL to the whole group. Callable from any thread.
   void Kill();
-  // Waits until it ends or the deadline; true if it ended.
+  // Waits until it ends or the deadline; true if it ended. Whatever it left in its process group is killed
+  // then. `info` may be null.
   bool Wait(absl::Time deadline, ExitInfo* info);
   // Last output, for messages.
   std::string OutputTail() const;
 
  private:
-  Subprocess() = default;
-  struct Output;
+  Subprocess();
+  // Waits until the process is a zombie, without reaping it; false at the deadline.
+  bool WaitForEnd(absl::Time deadline) const;
+  void Reap();
+
   int fd_ = -1;
   int pid_ = -1;
-  bool reaped_ = false;
+  int pidfd_ = -1;  // -1 where the kernel has none
+  // Guards the step from zombie to reaped: after it the process id may be another's.
+  absl::Mutex mutex_;
+  bool reaped_ ABSL_GUARDED_BY(mutex_) = false;
   ExitInfo exit_;
-  std::shared_ptr<Output> output_;
+  std::unique_ptr<OutputPump> output_;
 };
 
 }  // namespace rooftune

@@ -1,0 +1,156 @@
+// What an instance of an operator has and needs: tensors, scalars and exact work.
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/error.h"
+#include "base/status_macros.h"
+#include "costmodel/op_parsed.h"
+
+namespace rooftune {
+namespace {
+
+// Vector loads and tensor maps want 16 bytes; CUDA's allocations give 256.
+constexpr int kTensorAlignment = 16;
+// Inputs of chains with sqrt, log or division: generated values stay within 3.47 standard deviations of the
+// mean (kernels/generate.h), so these are positive and away from zero.
+constexpr double kPositiveMean = 4;
+
+absl::Status BadSize(const Op& op, absl::string_view tensor, absl::string_view what) {
+  return Error(absl::StatusCode::kInvalidArgument, "BAD_VALUE", absl::StrCat(op.text, ": tensor ", tensor, ": ", what),
+               {{"field", std::string(tensor)}});
+}
+
+absl::StatusOr<bool> Holds(const std::optional<Expression>& when, const Op& op) {
+  if (!when.has_value()) return true;
+  RT_ASSIGN_OR_RETURN(const int64_t value, when->Eval(op.names));
+  return value != 0;
+}
+
+bool NeedsPositiveInputs(const Op& op) {
+  for (const auto& [name, program] : op.lists) {
+    for (const int64_t code : program) {
+      const ChainOp chain_op = static_cast<ChainOp>(code);
+      if (chain_op == ChainOp::kSqrt || chain_op == ChainOp::kRsqrt || chain_op == ChainOp::kLog || chain_op == ChainOp::kDiv) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+int64_t ChainInputs(const Op& op) {
+  for (const auto& [name, program] : op.lists) {
+    const auto inputs = op.names.find(absl::StrCat(name, "_inputs"));
+    if (inputs != op.names.end()) return inputs->second;
+  }
+  return 0;
+}
+
+// 0 where there is no expression.
+absl::StatusOr<Int128> Count(const std::optional<Expression>& expression, const Op& op, absl::string_view field) {
+  if (!expression.has_value()) return Int128{0};
+  const absl::StatusOr<Int128> value = expression->Eval128(op.names);
+  if (value.ok() && *value >= 0) return *value;
+  const std::string why = value.ok() ? "is negative" : std::string(value.status().message());
+  return Error(absl::StatusCode::kInvalidArgument, "BAD_VALUE", absl::StrCat(op.text, ": work.", field, " ", why),
+               {{"field", absl::StrCat("work.", field)}});
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<OpTensorInstance>> OpSchema::Tensors(const Op& op) const {
+  std::vector<OpTensorInstance> tensors;
+  for (int i = 0; i < proto_.tensor_size(); ++i) {
+    const manifest::v1::OpTensor& declared = proto_.tensor(i);
+    const Parsed::Tensor& parsed = parsed_->tensors[i];
+    RT_ASSIGN_OR_RETURN(const bool exists, Holds(parsed.when, op));
+    if (!exists) continue;
+    OpTensorInstance tensor;
+    RT_ASSIGN_OR_RETURN(const int64_t dtype, parsed.dtype->Eval(op.names));
+    const int64_t element = v1::DType_IsValid(static_cast<int>(dtype)) ? DTypeBytes(static_cast<v1::DType>(dtype)) : 0;
+    if (element == 0) return BadSize(op, declared.name(), absl::StrCat("dtype code ", dtype, " does not exist"));
+    tensor.spec.set_name(declared.name());
+    tensor.spec.set_role(parsed.role);
+    tensor.spec.set_dtype(static_cast<v1::DType>(dtype));
+    tensor.spec.set_alignment(kTensorAlignment);
+    Int128 bytes = element;
+    for (const Expression& dim : parsed.dims) {
+      const absl::StatusOr<int64_t> extent = dim.Eval(op.names);
+      if (!extent.ok()) return BadSize(op, declared.name(), extent.status().message());
+      if (*extent < 1) return BadSize(op, declared.name(), absl::StrCat("extent ", dim.text(), " is ", *extent));
+      // Both factors are below 2^63, so the product can't wrap before it is compared.
+      bytes *= *extent;
+      if (bytes > kTensorBytesMax) return BadSize(op, declared.name(), "is larger than 2^62 bytes");
+      v1::IntExpr* out = tensor.spec.add_dim();
+      out->set_value(*extent);
+      out->set_expr(dim.text());
+    }
+    tensor.bytes = static_cast<int64_t>(bytes);
+    tensor.elements = tensor.bytes / element;
+    tensor.fill_mean = declared.fill_mean();
+    tensor.fill_stddev = declared.fill_stddev() == 0 ? 1 : declared.fill_stddev();
+    if (!declared.chain_inputs()) {
+      tensors.push_back(std::move(tensor));
+      continue;
+    }
+    if (NeedsPositiveInputs(op)) tensor.fill_mean = kPositiveMean;
+    for (int64_t input = 0; input < ChainInputs(op); ++input) {
+      tensor.spec.set_name(std::string(1, static_cast<char>('a' + input)));
+      tensors.push_back(tensor);
+    }
+  }
+  return tensors;
+}
+
+std::vector<v1::ScalarSpec> OpSchema::Scalars(const Op& op) const {
+  std::vector<v1::ScalarSpec> scalars;
+  for (int i = 0; i < proto_.scalar_size(); ++i) {
+    const absl::StatusOr<bool> exists = Holds(parsed_->scalar_whens[i], op);
+    // Names were checked when the schema was made; what is left is arithmetic, and then the scalar makes no sense.
+    if (!exists.ok() || !*exists) continue;
+    v1::ScalarSpec scalar;
+    scalar.set_name(proto_.scalar(i).name());
+    scalar.set_dtype(v1::FP32);
+    scalar.set_default_value(proto_.scalar(i).default_value());
+    scalars.push_back(std::move(scalar));
+  }
+  return scalars;
+}
+
+absl::StatusOr<Work> OpSchema::ComputeWork(const Op& op) const {
+  const Parsed::WorkExprs& exprs = parsed_->work;
+  Work work;
+  RT_ASSIGN_OR_RETURN(const Int128 tensor_ops, Count(exprs.tensor_ops, op, "tensor_ops"));
+  RT_ASSIGN_OR_RETURN(const Int128 fp32_ops, Count(exprs.fp32_ops, op, "fp32_ops"));
+  RT_ASSIGN_OR_RETURN(const Int128 sfu_ops, Count(exprs.sfu_ops, op, "sfu_ops"));
+  if (tensor_ops > 0) {
+    RT_ASSIGN_OR_RETURN(const int64_t dtype, exprs.tensor_dtype->Eval(op.names));
+    work.pipe_ops.push_back({"tensor", static_cast<v1::DType>(dtype), tensor_ops});
+  }
+  if (fp32_ops > 0) work.pipe_ops.push_back({"fp32", v1::FP32, fp32_ops});
+  if (sfu_ops > 0) work.pipe_ops.push_back({"sfu", v1::DTYPE_UNSPECIFIED, sfu_ops});
+  RT_ASSIGN_OR_RETURN(const std::vector<OpTensorInstance> tensors, Tensors(op));
+  for (const OpTensorInstance& tensor : tensors) {
+    if (tensor.spec.role() != v1::TensorSpec::OUTPUT) work.bytes_read += tensor.bytes;
+    if (tensor.spec.role() != v1::TensorSpec::INPUT) work.bytes_written += tensor.bytes;
+    work.footprint_bytes += tensor.bytes;
+  }
+  if (exprs.bytes_read.has_value()) {
+    RT_ASSIGN_OR_RETURN(work.bytes_read, Count(exprs.bytes_read, op, "bytes_read"));
+  }
+  if (exprs.bytes_written.has_value()) {
+    RT_ASSIGN_OR_RETURN(work.bytes_written, Count(exprs.bytes_written, op, "bytes_written"));
+  }
+  return work;
+}
+
+absl::StatusOr<int64_t> OpSchema::AccumulationLength(const Op& op) const {
+  if (!parsed_->accumulation_length.has_value()) return 1;
+  RT_ASSIGN_OR_RETURN(const int64_t length, parsed_->accumulation_length->Eval(op.names));
+  if (length >= 1) return length;
+  return Error(absl::StatusCode::kInvalidArgument, "BAD_VALUE", absl::StrCat(op.text, ": accumulation_length is ", length),
+               {{"field", "accumulation_length"}});
+}
+
+}  // namespace rooftune

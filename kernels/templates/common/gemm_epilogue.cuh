@@ -1,0 +1,120 @@
+// What happens to a product before it is stored, the same for every GEMM template:
+// d = act(alpha·ab + beta·c + bias), computed in fp32, rounded once.
+//
+// Reads RT_DTYPE, RT_OUT, RT_BIAS, RT_ACT, RT_BETA, RT_VEC_D (elements a store: it divides n).
+#pragma once
+#include "common/types.cuh"
+
+#define RT_ACT_NONE 0
+#define RT_ACT_RELU 1
+#define RT_ACT_GELU 2
+#define RT_ACT_SILU 3
+
+typedef RtType<RT_DTYPE>::Store RtIn;
+typedef RtType<RT_OUT>::Store RtOut;
+
+struct RtEpilogueArgs {
+#if RT_BETA
+  const RtOut* c;
+  float beta;
+#endif
+#if RT_BIAS
+  const RtIn* bias;
+#endif
+  RtOut* d;
+  float alpha;
+};
+
+__device__ __forceinline__ float rt_sigmoid(float x) { return __fdividef(1.0f, 1.0f + rt_exp(-x)); }
+
+__device__ __forceinline__ float rt_activate(float x) {
+#if RT_ACT == RT_ACT_RELU
+  // Not fmaxf, which would turn a NaN into zero and hide it.
+  return x < 0.0f ? 0.0f : x;
+#elif RT_ACT == RT_ACT_GELU
+  // 0.5·x·(1 + tanh(u)) = x·sigmoid(2u), u = sqrt(2/pi)·(x + 0.044715·x³).
+  return x * rt_sigmoid(1.5957691216057308f * (x + 0.044715f * x * x * x));
+#elif RT_ACT == RT_ACT_SILU
+  return x * rt_sigmoid(x);
+#else
+  return x;
+#endif
+}
+
+// An aligned group of V values of a storage type, moved in words as wide as the group allows (16 bytes).
+template <typename T, int V>
+union RtPack {
+  static constexpr int kBytes = V * sizeof(T);
+  T value[V];
+  rt_u16 u16[(kBytes + 1) / 2];
+  rt_u32 u32[(kBytes + 3) / 4];
+  uint2 u64[(kBytes + 7) / 8];
+  uint4 u128[(kBytes + 15) / 16];
+
+  __device__ __forceinline__ void load(const T* p) {
+    if constexpr (kBytes % 16 == 0) {
+#pragma unroll
+      for (int i = 0; i < kBytes / 16; ++i) u128[i] = __ldg(reinterpret_cast<const uint4*>(p) + i);
+    } else if constexpr (kBytes == 8) {
+      u64[0] = __ldg(reinterpret_cast<const uint2*>(p));
+    } else if constexpr (kBytes == 4) {
+      u32[0] = __ldg(reinterpret_cast<const rt_u32*>(p));
+    } else {
+      u16[0] = __ldg(reinterpret_cast<const rt_u16*>(p));
+    }
+  }
+  __device__ __forceinline__ void store(T* p) const {
+    if constexpr (kBytes % 16 == 0) {
+#pragma unroll
+      for (int i = 0; i < kBytes / 16; ++i) reinterpret_cast<uint4*>(p)[i] = u128[i];
+    } else if constexpr (kBytes == 8) {
+      *reinterpret_cast<uint2*>(p) = u64[0];
+    } else if constexpr (kBytes == 4) {
+      *reinterpret_cast<rt_u32*>(p) = u32[0];
+    } else {
+      *reinterpret_cast<rt_u16*>(p) = u16[0];
+    }
+  }
+};
+
+// V floats from shared memory, aligned to 16 bytes where V is a multiple of 4.
+template <int V>
+__device__ __forceinline__ void rt_read_shared(float* to, const float* from) {
+  if constexpr (V % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < V; i += 4) {
+      const float4 f = *reinterpret_cast<const float4*>(from + i);
+      to[i] = f.x, to[i + 1] = f.y, to[i + 2] = f.z, to[i + 3] = f.w;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < V; ++i) to[i] = from[i];
+  }
+}
+
+// Finishes V neighbouring products of one row and stores them. `column` is a multiple of V; `index` is the
+// position of the first in d (and c).
+template <int V>
+__device__ __forceinline__ void rt_finish(const float* product, const RtEpilogueArgs& args, size_t index, int column) {
+#if RT_BETA
+  RtPack<RtOut, V> c;
+  c.load(args.c + index);
+#endif
+#if RT_BIAS
+  RtPack<RtIn, V> bias;
+  bias.load(args.bias + column);
+#endif
+  RtPack<RtOut, V> out;
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    float v = args.alpha * product[i];
+#if RT_BETA
+    v += args.beta * RtType<RT_OUT>::load(c.value[i]);
+#endif
+#if RT_BIAS
+    v += RtType<RT_DTYPE>::load(bias.value[i]);
+#endif
+    out.value[i] = RtType<RT_OUT>::store(rt_activate(v));
+  }
+  out.store(args.d + index);
+}

@@ -1,0 +1,44 @@
+// Second step of split-K GEMM templates: d from the fp32 partials [share][batch][m][n] in the workspace.
+#pragma once
+#include "common/gemm_epilogue.cuh"
+
+#if RT_SPLIT_K > 1 && !RT_CLUSTER
+// Sums in the order of the shares, so that equal inputs give equal bits. `count` is batch·m·n.
+extern "C" __global__ void __launch_bounds__(128) rt_gemm_reduce(const float* __restrict__ partial,
+#if RT_BETA
+                                                                 const RtOut* __restrict__ c,
+#endif
+#if RT_BIAS
+                                                                 const RtIn* __restrict__ bias,
+#endif
+                                                                 RtOut* __restrict__ d, float alpha,
+#if RT_BETA
+                                                                 float beta,
+#endif
+                                                                 rt_i64 count, int n) {
+  constexpr int kVec = RT_VEC_D < 4 ? RT_VEC_D : 4;
+  const size_t index = (static_cast<size_t>(blockIdx.x) * 128 + threadIdx.x) * kVec;
+  if (index >= static_cast<size_t>(count)) return;
+  RtPack<float, kVec> shares[RT_SPLIT_K];
+#pragma unroll
+  for (int s = 0; s < RT_SPLIT_K; ++s) shares[s].load(partial + static_cast<size_t>(s) * count + index);
+  float v[kVec];
+#pragma unroll
+  for (int i = 0; i < kVec; ++i) v[i] = shares[0].value[i];
+#pragma unroll
+  for (int s = 1; s < RT_SPLIT_K; ++s)
+#pragma unroll
+    for (int i = 0; i < kVec; ++i) v[i] += shares[s].value[i];
+  RtEpilogueArgs args;
+#if RT_BETA
+  args.c = c;
+  args.beta = beta;
+#endif
+#if RT_BIAS
+  args.bias = bias;
+#endif
+  args.d = d;
+  args.alpha = alpha;
+  rt_finish<kVec>(v, args, index, static_cast<int>(index % n));
+}
+#endif

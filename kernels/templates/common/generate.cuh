@@ -1,0 +1,51 @@
+// Counter-based inputs on the device: the twin of kernels/generate.h, bit for bit.
+//
+// Element i of tensor t: Philox4x32-10 with key (seed low, seed high) and counter (i low, i high, t, 0) gives four
+// words; g = sum of (word >> 8) − 2·(2^24 − 1), an exact integer of zero mean and variance 4·(2^48 − 1)/12. The
+// element is round_to_dtype(mean + scale · float(g)): g to float, one multiply, one add, each rounded to nearest,
+// never contracted to a fused multiply-add. scale = rt_generate_scale(stddev), computed in double and rounded to
+// float once.
+#pragma once
+
+#include "common/types.cuh"
+
+// The four words of Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11).
+struct RtPhilox {
+  rt_u32 word[4];
+};
+
+__device__ __forceinline__ RtPhilox rt_philox(rt_u64 seed, rt_u64 index, rt_u32 tensor) {
+  rt_u32 key0 = static_cast<rt_u32>(seed);
+  rt_u32 key1 = static_cast<rt_u32>(seed >> 32);
+  rt_u32 c0 = static_cast<rt_u32>(index);
+  rt_u32 c1 = static_cast<rt_u32>(index >> 32);
+  rt_u32 c2 = tensor;
+  rt_u32 c3 = 0;
+#pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    const rt_u64 p0 = static_cast<rt_u64>(0xD2511F53u) * c0;
+    const rt_u64 p1 = static_cast<rt_u64>(0xCD9E8D57u) * c2;
+    const rt_u32 n0 = static_cast<rt_u32>(p1 >> 32) ^ c1 ^ key0;
+    const rt_u32 n2 = static_cast<rt_u32>(p0 >> 32) ^ c3 ^ key1;
+    c0 = n0;
+    c1 = static_cast<rt_u32>(p1);
+    c2 = n2;
+    c3 = static_cast<rt_u32>(p0);
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+// stddev · √3 · 2^-24, rounded to float once.
+__device__ __forceinline__ float rt_generate_scale(float stddev) {
+  return static_cast<float>(static_cast<double>(stddev) * (1.7320508075688772 / 16777216.0));
+}
+
+// The element before it is rounded to the tensor's dtype.
+__device__ __forceinline__ float rt_generate(rt_u64 seed, rt_u32 tensor, rt_u64 index, float mean, float scale) {
+  const RtPhilox r = rt_philox(seed, index, tensor);
+  const int g =
+      static_cast<int>((r.word[0] >> 8) + (r.word[1] >> 8) + (r.word[2] >> 8) + (r.word[3] >> 8)) - 2 * ((1 << 24) - 1);
+  return __fadd_rn(mean, __fmul_rn(__int2float_rn(g), scale));
+}

@@ -1,0 +1,95 @@
+// Reductions along rows. A row belongs to `THREADS` consecutive threads of each of `CTAS` thread blocks of a cluster;
+// a block holds `ROWS` rows. Every thread of a row gets the result, with the same bits in every thread.
+#pragma once
+
+#include "common/types.cuh"
+
+__device__ __forceinline__ float rt_infinity() { return __uint_as_float(0x7F800000u); }
+constexpr float kRtLog2E = 1.4426950408889634f;
+
+// Running softmax state: largest element and Σ exp(x − max).
+struct RtMaxSum {
+  float max;
+  float sum;
+};
+
+// −max·log2(e), so that exp(x − max) = 2^(x·log2(e) + this); 0 for a max of −∞, where x − max would be NaN but
+// every exp must be 0.
+__device__ __forceinline__ float rt_exp_bias(float max) { return max == -rt_infinity() ? 0.0f : -max * kRtLog2E; }
+
+template <int THREADS, int ROWS, int CTAS>
+class RtRow {
+ public:
+  static_assert((THREADS & (THREADS - 1)) == 0, "threads of a row are a power of two");
+  static constexpr int kLanes = THREADS < 32 ? THREADS : 32;
+  static constexpr int kWarps = THREADS < 32 ? 1 : THREADS / 32;
+  struct Shared {
+    RtMaxSum warp[ROWS][kWarps];
+    RtMaxSum block;
+  };
+
+  // Combines the partial states of all threads of the row. Once a kernel: `shared` is not free afterwards.
+  static __device__ __forceinline__ RtMaxSum max_sum(RtMaxSum v, Shared* shared) {
+    v = lanes_max_sum<kLanes>(v);
+    if constexpr (kWarps > 1) {
+      const int row = threadIdx.x / THREADS;
+      const int lane = threadIdx.x % 32;
+      if (lane == 0) shared->warp[row][threadIdx.x % THREADS / 32] = v;
+      __syncthreads();
+      v = lanes_max_sum<kWarps>(shared->warp[row][lane % kWarps]);
+    }
+    if constexpr (CTAS > 1) v = lanes_max_sum<CTAS>(exchange(v, shared));
+    return v;
+  }
+
+  static __device__ __forceinline__ float sum(float v, Shared* shared) {
+    v = lanes_sum<kLanes>(v);
+    if constexpr (kWarps > 1) {
+      const int row = threadIdx.x / THREADS;
+      const int lane = threadIdx.x % 32;
+      if (lane == 0) shared->warp[row][threadIdx.x % THREADS / 32].sum = v;
+      __syncthreads();
+      v = lanes_sum<kWarps>(shared->warp[row][lane % kWarps].sum);
+    }
+    if constexpr (CTAS > 1) v = lanes_sum<CTAS>(exchange({0, v}, shared).sum);
+    return v;
+  }
+
+  // Last thing of a kernel: no block of a cluster may end while others read its shared memory.
+  static __device__ __forceinline__ void finish() {
+    if constexpr (CTAS > 1) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+  }
+
+ private:
+  template <int N>
+  static __device__ __forceinline__ float lanes_sum(float v) {
+#pragma unroll
+    for (int offset = N / 2; offset > 0; offset /= 2) v += __shfl_xor_sync(0xFFFFFFFFu, v, offset);
+    return v;
+  }
+  // The maximum first, then the rescaled sums: one exponential a thread, and a sum whose bits do not depend on the
+  // lane.
+  template <int N>
+  static __device__ __forceinline__ RtMaxSum lanes_max_sum(RtMaxSum v) {
+    float max = v.max;
+#pragma unroll
+    for (int offset = N / 2; offset > 0; offset /= 2) max = fmaxf(max, __shfl_xor_sync(0xFFFFFFFFu, max, offset));
+    return {max, lanes_sum<N>(v.sum * rt_exp2(fmaf(v.max, kRtLog2E, rt_exp_bias(max))))};
+  }
+
+  // Lane l gets the state of block l % CTAS of the cluster. Ends with an arrival that finish() waits for.
+  static __device__ __forceinline__ RtMaxSum exchange(RtMaxSum v, Shared* shared) {
+    if (threadIdx.x == 0) shared->block = v;
+    asm volatile(
+        "barrier.cluster.arrive.aligned;\n\t"
+        "barrier.cluster.wait.aligned;" ::
+            : "memory");
+    const rt_u32 local = static_cast<rt_u32>(__cvta_generic_to_shared(&shared->block));
+    rt_u32 remote;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(threadIdx.x % CTAS));
+    RtMaxSum other;
+    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(other.max), "=f"(other.sum) : "r"(remote));
+    asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+    return other;
+  }
+};

@@ -1,0 +1,120 @@
+// Vectors of V elements of one dtype, kept in their storage bits: loads, stores, conversion to float and back.
+// Addresses are aligned to the vector's size or to 16 bytes, whichever is less.
+#pragma once
+
+#include "common/types.cuh"
+
+// BYTES (2, 4, 8, 16 or 32) between global memory and 32-bit words. Stream = used once: not kept in L1 (loads), first
+// to leave L2 (stores). volatile keeps loads before the stores that follow them, so in-place use is right.
+template <int BYTES>
+__device__ __forceinline__ void rt_load_stream(const void* p, rt_u32* w) {
+  if constexpr (BYTES == 2) {
+    rt_u16 h;
+    asm volatile("ld.global.L1::no_allocate.u16 %0, [%1];" : "=h"(h) : "l"(p));
+    w[0] = h;
+  } else if constexpr (BYTES == 4) {
+    asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];" : "=r"(w[0]) : "l"(p));
+  } else if constexpr (BYTES == 8) {
+    asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "l"(p));
+  } else if constexpr (BYTES == 16) {
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                 : "l"(p));
+  } else {
+    static_assert(BYTES == 32, "a vector has 2, 4, 8, 16 or 32 bytes");
+    rt_load_stream<16>(p, w);
+    rt_load_stream<16>(static_cast<const rt_u8*>(p) + 16, w + 4);
+  }
+}
+
+// The same for data that is read again soon (weights, a second pass).
+template <int BYTES>
+__device__ __forceinline__ void rt_load_cached(const void* p, rt_u32* w) {
+  if constexpr (BYTES == 2) {
+    w[0] = *static_cast<const rt_u16*>(p);
+  } else if constexpr (BYTES == 4) {
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(w[0]) : "l"(p));
+  } else if constexpr (BYTES == 8) {
+    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "l"(p));
+  } else if constexpr (BYTES == 16) {
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                 : "l"(p));
+  } else {
+    static_assert(BYTES == 32, "a vector has 2, 4, 8, 16 or 32 bytes");
+    rt_load_cached<16>(p, w);
+    rt_load_cached<16>(static_cast<const rt_u8*>(p) + 16, w + 4);
+  }
+}
+
+template <int BYTES>
+__device__ __forceinline__ void rt_store_stream(void* p, const rt_u32* w) {
+  if constexpr (BYTES == 2) {
+    asm volatile("st.global.cs.u16 [%0], %1;" ::"l"(p), "h"(static_cast<rt_u16>(w[0])) : "memory");
+  } else if constexpr (BYTES == 4) {
+    asm volatile("st.global.cs.u32 [%0], %1;" ::"l"(p), "r"(w[0]) : "memory");
+  } else if constexpr (BYTES == 8) {
+    asm volatile("st.global.cs.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(w[0]), "r"(w[1]) : "memory");
+  } else if constexpr (BYTES == 16) {
+    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])
+                 : "memory");
+  } else {
+    static_assert(BYTES == 32, "a vector has 2, 4, 8, 16 or 32 bytes");
+    rt_store_stream<16>(p, w);
+    rt_store_stream<16>(static_cast<rt_u8*>(p) + 16, w + 4);
+  }
+}
+
+template <int D, int V>
+struct RtVector {
+  typedef typename RtType<D>::Store Store;
+  static constexpr int kBytes = V * static_cast<int>(sizeof(Store));
+  static constexpr int kWords = kBytes < 4 ? 1 : kBytes / 4;
+  rt_u32 word[kWords];
+
+  __device__ __forceinline__ void load_stream(const void* p) { rt_load_stream<kBytes>(p, word); }
+  __device__ __forceinline__ void load_cached(const void* p) { rt_load_cached<kBytes>(p, word); }
+  __device__ __forceinline__ void store_stream(void* p) const { rt_store_stream<kBytes>(p, word); }
+
+  // Element i as float; i must be a compile-time constant after unrolling.
+  __device__ __forceinline__ float get(int i) const {
+    if constexpr (D == RT_FP32) {
+      return __uint_as_float(word[i]);
+    } else if constexpr (D == RT_BF16) {
+      return __uint_as_float(i % 2 == 0 ? word[i / 2] << 16 : word[i / 2] & 0xFFFF0000u);
+    } else {
+      return RtType<D>::load(static_cast<rt_u16>(i % 2 == 0 ? word[i / 2] : word[i / 2] >> 16));
+    }
+  }
+
+  __device__ __forceinline__ void set(const float (&v)[V]) {
+    if constexpr (D == RT_FP32) {
+#pragma unroll
+      for (int i = 0; i < V; ++i) word[i] = __float_as_uint(v[i]);
+    } else if constexpr (V == 1) {
+      word[0] = RtType<D>::store(v[0]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < V / 2; ++i) word[i] = rt_pack2<D>(v[2 * i], v[2 * i + 1]);
+    }
+  }
+
+  // `zero` is 0 by a value the compiler does not know, so that what it derived from the words before is worth
+  // nothing to it: the words stay in registers, not the floats, which are twice as many.
+  __device__ __forceinline__ void keep(rt_u32 zero) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) word[i] ^= zero;
+  }
+
+  // Every element = the storage bits given (16 bits repeated, or 32).
+  __device__ __forceinline__ void fill(rt_u32 bits) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) word[i] = D == RT_FP32 || V == 1 ? bits : bits * 0x10001u;
+  }
+};
+
+// Storage bits of −∞.
+template <int D>
+constexpr rt_u32 rt_minus_infinity() {
+  return D == RT_FP32 ? 0xFF800000u : D == RT_FP16 ? 0xFC00u : 0xFF80u;
+}

@@ -1,0 +1,52 @@
+#include "server/context.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/error.h"
+#include "server/rpc_status.h"
+
+namespace rooftune {
+namespace {
+
+constexpr int kDefaultPage = 50;
+constexpr int kMaxPage = 1000;
+constexpr size_t kMaxId = 128;
+
+}  // namespace
+
+absl::StatusOr<Op> ParseOp(const ServerContext& context, const std::string& text) {
+  if (text.size() > kMaxOpText) {
+    return Error(absl::StatusCode::kInvalidArgument, "OP_TOO_LONG",
+                 absl::StrCat("the operator's text has ", text.size(), " bytes; at most ", kMaxOpText, " are read"));
+  }
+  if (absl::StripAsciiWhitespace(text).empty()) {
+    return Error(absl::StatusCode::kInvalidArgument, "MISSING_OP",
+                 "no operator given, e.g. op=\"gemm m=4096 n=4096 k=4096 dtype=bf16\"", {{"field", "op"}});
+  }
+  return context.deps.library.ops().Parse(text);
+}
+
+absl::StatusOr<int> PageSize(int requested) {
+  if (requested < 0) {
+    return Error(absl::StatusCode::kInvalidArgument, "BAD_VALUE", "page_size must not be negative",
+                 {{"field", "page_size"}});
+  }
+  return requested == 0 ? kDefaultPage : std::min(requested, kMaxPage);
+}
+
+absl::StatusOr<std::string> ResourceId(const std::string& name, absl::string_view prefix) {
+  absl::string_view id = name;
+  bool good = absl::ConsumePrefix(&id, prefix) && !id.empty() && id.size() <= kMaxId;
+  for (const char c : id) {
+    good = good && (absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.');
+  }
+  if (good) return std::string(id);
+  return Error(absl::StatusCode::kInvalidArgument, "BAD_NAME",
+               absl::StrCat("\"", CleanText(name, kMaxId), "\" is not of the form ", prefix, "{id}"),
+               {{"field", "name"}});
+}
+
+}  // namespace rooftune

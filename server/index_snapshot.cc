@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <set>
+
+#include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+#include "base/error.h"
+#include "server/config_index.h"
+
+namespace rooftune {
+namespace {
+
+// A linear scan of this many entries takes a few milliseconds.
+constexpr size_t kMaxScan = 50'000;
+
+// Rough unlikeness for messages: shape distance, plus more for what weighs more than a shape.
+double Unlikeness(const OpFacts& a, const OpFacts& b, bool same_device) {
+  double total = same_device ? 0 : 100;
+  OpFacts same_attributes = b;
+  for (size_t i = 0; i < a.attributes.size() && i < b.attributes.size(); ++i) {
+    if (a.attributes[i] != b.attributes[i]) total += 10;
+  }
+  same_attributes.attributes = a.attributes;
+  return total + ShapeDistance(a, same_attributes).value_or(1000);
+}
+
+bool InGeneration(const v1::TuningRecord& record, int64_t generation) {
+  if (generation == 0) return record.to_generation() == 0;
+  return record.from_generation() <= generation &&
+         (record.to_generation() == 0 || record.to_generation() >= generation);
+}
+
+}  // namespace
+
+OpFacts FactsOf(const Op& op) {
+  OpFacts facts;
+  facts.kind = op.kind;
+  facts.dims = op.dims;
+  facts.attributes.assign(op.attributes.begin(), op.attributes.end());
+  return facts;
+}
+
+int64_t IndexSnapshot::oldest_generation() const {
+  return std::max<int64_t>(0, generation_ - ConfigIndex::kKeptGenerations);
+}
+
+absl::Status IndexSnapshot::CheckGeneration(int64_t generation) const {
+  if (generation == 0) return absl::OkStatus();
+  if (generation < 0) return Error(absl::StatusCode::kInvalidArgument, "BAD_VALUE", "generation must not be negative");
+  if (generation >= oldest_generation() && generation <= generation_) return absl::OkStatus();
+  return Error(absl::StatusCode::kFailedPrecondition, "GENERATION_GONE",
+               absl::StrCat("generation ", generation, " is not kept: this daemon answers for ", oldest_generation(),
+                            " to ", generation_, "; ask again without a generation"),
+               {{"oldest_generation", absl::StrCat(oldest_generation())}, {"generation", absl::StrCat(generation_)}});
+}
+
+size_t IndexSnapshot::ShardOf(const std::string& target_key) { return absl::HashOf(target_key) % kShards; }
+
+EntryPtr IndexSnapshot::Find(const std::string& target_key) const {
+  const auto& shard = shards_[ShardOf(target_key)];
+  if (shard == nullptr) return nullptr;
+  const auto it = shard->find(target_key);
+  return it == shard->end() ? nullptr : it->second;
+}
+
+RecordPtr IndexSnapshot::Pick(const IndexEntry& entry, const Acceptance& acceptance, v1::EvidenceLevel* strongest) {
+  RecordPtr best;
+  for (const IndexEntry::Version& version : entry.versions) {
+    const v1::TuningRecord& record = *version.record;
+    if (!version.usable || !InGeneration(record, acceptance.generation)) continue;
+    if (acceptance.deterministic && !record.plan().deterministic()) continue;
+    if (record.evidence() < acceptance.min_evidence) {
+      if (strongest != nullptr && record.evidence() > *strongest) *strongest = record.evidence();
+      continue;
+    }
+    if (best == nullptr || record.rank() < best->rank()) best = version.record;
+  }
+  return best;
+}
+
+std::vector<Neighbour> IndexSnapshot::Nearest(const OpFacts& facts, const std::string& device_key,
+                                              const Acceptance& acceptance, size_t limit) const {
+  std::vector<Neighbour> found;
+  const auto kind = kinds_.find(facts.kind);
+  if (kind == kinds_.end()) return found;
+  const size_t scan = std::min(kind->second->size(), kMaxScan);
+  for (size_t i = 0; i < scan; ++i) {
+    const EntryPtr& entry = (*kind->second)[i];
+    if (entry->device_key != device_key) continue;
+    const std::optional<double> distance = ShapeDistance(facts, entry->facts);
+    if (!distance.has_value()) continue;
+    RecordPtr record = Pick(*entry, acceptance);
+    if (record != nullptr) found.push_back({std::move(record), entry, *distance});
+  }
+  // The text breaks ties, so that every caller gets the same.
+  std::sort(found.begin(), found.end(), [](const Neighbour& a, const Neighbour& b) {
+    return a.distance != b.distance ? a.distance < b.distance : a.entry->op < b.entry->op;
+  });
+  if (found.size() > limit) found.resize(limit);
+  return found;
+}
+
+std::vector<EntryPtr> IndexSnapshot::Similar(const OpFacts& facts, const std::string& device_key, size_t limit) const {
+  std::vector<std::pair<double, EntryPtr>> found;
+  const auto kind = kinds_.find(facts.kind);
+  if (kind == kinds_.end()) return {};
+  const size_t scan = std::min(kind->second->size(), kMaxScan);
+  for (size_t i = 0; i < scan; ++i) {
+    const EntryPtr& entry = (*kind->second)[i];
+    found.emplace_back(Unlikeness(facts, entry->facts, entry->device_key == device_key), entry);
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first < b.first : a.second->op < b.second->op;
+  });
+  std::vector<EntryPtr> entries;
+  for (size_t i = 0; i < found.size() && i < limit; ++i) entries.push_back(found[i].second);
+  return entries;
+}
+
+std::vector<std::string> IndexSnapshot::DeviceKeys() const {
+  std::set<std::string> keys;
+  for (const auto& [kind, entries] : kinds_) {
+    for (const EntryPtr& entry : *entries) keys.insert(entry->device_key);
+  }
+  return {keys.begin(), keys.end()};
+}
+
+size_t IndexSnapshot::size() const {
+  size_t total = 0;
+  for (const auto& shard : shards_) total += shard == nullptr ? 0 : shard->size();
+  return total;
+}
+
+}  // namespace rooftune

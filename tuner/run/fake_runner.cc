@@ -1,0 +1,171 @@
+#include "tuner/run/fake_runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "base/error.h"
+#include "base/status_macros.h"
+
+namespace rooftune {
+namespace {
+
+constexpr int kSamples = 15;
+// 1-based ranks of the 95 % interval of the median of 15 samples (binomial: 4th and 12th).
+constexpr int kLowRank = 4, kHighRank = 12;
+constexpr absl::Duration kPoll = absl::Milliseconds(5);
+
+// Integer words of an operator's text.
+void AddOpWords(const std::string& op, Names& names) {
+  for (const absl::string_view word : absl::StrSplit(op, ' ', absl::SkipEmpty())) {
+    const std::vector<std::string> parts = absl::StrSplit(word, absl::MaxSplits('=', 1));
+    int64_t value = 0;
+    if (parts.size() == 2 && absl::SimpleAtoi(parts[1], &value)) names[parts[0]] = value;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<FakeRunner>> FakeRunner::Create(const device::v1::FakeScript& script) {
+  std::optional<Expression> time;
+  if (!script.time_ns().empty()) {
+    RT_ASSIGN_OR_RETURN(time, Expression::Parse(script.time_ns()));
+  }
+  std::vector<Rule> rules;
+  for (const auto& rule : script.rule()) {
+    if (rule.phase() != device::v1::FakeRule::RUN) continue;
+    Rule parsed{rule, std::nullopt};
+    if (!rule.when().empty()) {
+      RT_ASSIGN_OR_RETURN(parsed.when, Expression::Parse(rule.when()));
+    }
+    rules.push_back(std::move(parsed));
+  }
+  return std::unique_ptr<FakeRunner>(new FakeRunner(script, std::move(time), std::move(rules)));
+}
+
+absl::Status FakeRunner::Pass(double seconds) {
+  const absl::Time end = absl::Now() + absl::Seconds(seconds);
+  while (absl::Now() < end && !interrupted_) absl::SleepFor(std::min(kPoll, end - absl::Now()));
+  if (interrupted_.exchange(false)) return absl::CancelledError("interrupted");
+  return absl::OkStatus();
+}
+
+bool FakeRunner::Lost() {
+  if (script_.lose_after_runs() == 0 || runs_ < script_.lose_after_runs() || lost_calls_ >= script_.lost_calls()) return false;
+  ++lost_calls_;
+  return true;
+}
+
+absl::StatusOr<worker::v1::PrepareResult> FakeRunner::Prepare(const worker::v1::PrepareRequest& request) {
+  interrupted_ = false;
+  worker::v1::PrepareResult result;
+  op_ = request.op();
+  result.set_outcome(Lost() ? v1::DEVICE_LOST : v1::OK);
+  result.set_cpu_checked_elements(request.cpu_check_elements());
+  result.set_buffer_sets(1);
+  return result;
+}
+
+void FakeRunner::Measure(double true_us, const worker::v1::MeasureOptions& options, worker::v1::RunResult& result) {
+  auto& m = *result.mutable_measurement();
+  std::normal_distribution<double> noise(0, script_.noise());
+  std::vector<double> samples;
+  for (int i = 0; i < kSamples; ++i) samples.push_back(true_us * (1 + noise(random_)));
+  std::sort(samples.begin(), samples.end());
+  m.mutable_sample_us()->Add(samples.begin(), samples.end());
+  m.set_median_us(samples[kSamples / 2]);
+  m.set_ci_low_us(samples[kLowRank - 1]);
+  m.set_ci_high_us(samples[kHighRank - 1]);
+  m.set_launches_per_sample(1);
+  m.set_buffer_sets(1);
+  m.set_l2(options.l2());
+  m.set_clock(options.clock());
+  m.set_timing(v1::GRAPH);
+  if (!std::isfinite(m.median_us()) || m.median_us() <= 0 || m.median_us() < options.floor_us()) {
+    result.set_outcome(v1::IMPLAUSIBLE);
+    result.set_message(absl::StrCat("median ", m.median_us(), " us is below the floor of ", options.floor_us(), " us"));
+  }
+}
+
+absl::StatusOr<worker::v1::RunResult> FakeRunner::Run(const worker::v1::RunRequest& request) {
+  worker::v1::RunResult result;
+  if (Lost()) {
+    result.set_outcome(v1::DEVICE_LOST);
+    result.set_message("scripted loss of the device");
+    return result;
+  }
+  Names names(request.plan().config().begin(), request.plan().config().end());
+  AddOpWords(request.plan().op(), names);
+  names["run"] = runs_++;
+  result.set_outcome(v1::OK);
+  for (const Rule& rule : rules_) {
+    if (rule.when) {
+      const auto holds = rule.when->Eval(names);
+      if (!holds.ok() || *holds == 0) continue;
+    }
+    const double limit_s = request.timeout_ms() > 0 ? request.timeout_ms() / 1e3 : 1e9;
+    RT_RETURN_IF_ERROR(Pass(std::min(rule.rule.delay_s(), limit_s)));
+    if (rule.rule.delay_s() > limit_s) {
+      result.set_outcome(v1::TIMEOUT);
+      result.set_message(absl::StrCat("not finished after ", request.timeout_ms(), " ms"));
+      return result;
+    }
+    if (rule.rule.outcome() == v1::OUTCOME_UNSPECIFIED || rule.rule.outcome() == v1::OK) continue;
+    result.set_outcome(rule.rule.outcome());
+    result.set_message(rule.rule.message());
+    return result;
+  }
+  if (request.verify()) {
+    auto& v = *result.mutable_verification();
+    v.set_reference("fake");
+    v.set_tolerance("scripted");
+    v.set_passed(true);
+  }
+  double time_ns = 1e6;
+  if (time_) {
+    RT_ASSIGN_OR_RETURN(const int64_t value, time_->Eval(names));
+    time_ns = static_cast<double>(value);
+  }
+  if (request.measure()) Measure(time_ns / 1e3, request.options(), result);
+  return result;
+}
+
+absl::StatusOr<worker::v1::RunResult> FakeRunner::RunBaseline(const worker::v1::BaselineRequest& request) {
+  worker::v1::RunResult result;
+  const auto it = script_.baseline_us().find(request.name());
+  if (it == script_.baseline_us().end()) {
+    result.set_outcome(v1::NOT_RUN);
+    result.set_message(absl::StrCat("the script has no baseline ", request.name()));
+    return result;
+  }
+  result.set_outcome(v1::OK);
+  result.set_version("fake");
+  Measure(it->second, request.options(), result);
+  return result;
+}
+
+absl::StatusOr<worker::v1::RaceResult> FakeRunner::Race(const worker::v1::RaceRequest& request) {
+  worker::v1::RaceResult result;
+  result.set_outcome(v1::OK);
+  for (const auto& entrant : request.entrant()) {
+    if (entrant.has_baseline()) {
+      RT_ASSIGN_OR_RETURN(*result.add_result(), RunBaseline(entrant.baseline()));
+    } else {
+      RT_ASSIGN_OR_RETURN(*result.add_result(), Run(entrant.candidate()));
+    }
+  }
+  return result;
+}
+
+absl::StatusOr<worker::v1::CalibrateResult> FakeRunner::Calibrate(const worker::v1::CalibrateRequest&) {
+  worker::v1::CalibrateResult result;
+  result.set_outcome(v1::NOT_RUN);
+  result.set_message("a fake device has no ceilings to measure");
+  return result;
+}
+
+}  // namespace rooftune

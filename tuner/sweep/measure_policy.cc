@@ -1,0 +1,50 @@
+#include "tuner/sweep/measure_policy.h"
+
+namespace rooftune {
+namespace {
+
+// Full-rate tensor work throttles an H200 after 39–70 ms of continuous load (measured 2026-11-29); after
+// 3 ms bursts a rest of 20 ms keeps 97 % of the cool rate and one of 50 ms 99 %. Memory-bound kernels do
+// not throttle.
+constexpr double kScreenBurstMs = 3, kScreenRestMs = 20;
+constexpr double kRaceBurstMs = 5, kRaceRestMs = 50;
+constexpr double kMemoryRestMs = 1;
+constexpr double kAbandonFactor = 3;
+
+worker::v1::MeasureOptions Common(const v1::SweepSpec& spec, const v1::Bounds& bounds) {
+  worker::v1::MeasureOptions options;
+  options.set_l2(spec.l2());
+  options.set_clock(spec.clock());
+  options.set_target_relative_ci(0.01);
+  options.set_target_absolute_ci_us(0.5);
+  options.set_floor_us(bounds.floor_us());
+  return options;
+}
+
+}  // namespace
+
+worker::v1::MeasureOptions ScreeningOptions(const v1::SweepSpec& spec, const v1::Bounds& bounds, double best_us) {
+  worker::v1::MeasureOptions options = Common(spec, bounds);
+  options.set_min_samples(5);
+  options.set_max_samples(11);
+  options.set_burst_ms(kScreenBurstMs);
+  options.set_rest_ms(bounds.bound() == v1::COMPUTE ? kScreenRestMs : kMemoryRestMs);
+  options.set_abandon_above_us(best_us * kAbandonFactor);
+  return options;
+}
+
+worker::v1::MeasureOptions RaceOptions(const v1::SweepSpec& spec, const v1::Bounds& bounds) {
+  worker::v1::MeasureOptions options = Common(spec, bounds);
+  options.set_min_samples(9);
+  options.set_max_samples(25);
+  options.set_burst_ms(kRaceBurstMs);
+  options.set_rest_ms(bounds.bound() == v1::COMPUTE ? kRaceRestMs : kMemoryRestMs);
+  return options;
+}
+
+std::string BaselineFor(bool is_gemm, const v1::Bounds& bounds) {
+  if (is_gemm) return "cublaslt_first";
+  return bounds.bound() == v1::COMPUTE ? "" : "copy";
+}
+
+}  // namespace rooftune

@@ -1,0 +1,22 @@
+// How candidates and finalists are measured: pure choices.
+#ifndef ROOFTUNE_TUNER_SWEEP_MEASURE_POLICY_H_
+#define ROOFTUNE_TUNER_SWEEP_MEASURE_POLICY_H_
+
+#include "rooftune/v1/records.pb.h"
+#include "rooftune/worker/v1/worker.pb.h"
+
+namespace rooftune {
+
+// Options of the first measurement of every candidate: enough to tell who is worth the final race.
+// `best_us` is the best so far (0 = none): a candidate three times slower is given up early.
+worker::v1::MeasureOptions ScreeningOptions(const v1::SweepSpec& spec, const v1::Bounds& bounds, double best_us);
+
+// Options of the final interleaved race, whose figures are served.
+worker::v1::MeasureOptions RaceOptions(const v1::SweepSpec& spec, const v1::Bounds& bounds);
+
+// Name of the baseline a cost class is compared with; empty = none.
+std::string BaselineFor(bool is_gemm, const v1::Bounds& bounds);
+
+}  // namespace rooftune
+
+#endif  // ROOFTUNE_TUNER_SWEEP_MEASURE_POLICY_H_

@@ -1,0 +1,51 @@
+// NVML by dlopen: what the driver API does not tell. Everything is optional; a value that can't be had is 0 or empty.
+#ifndef ROOFTUNE_TUNER_WORKER_RUN_NVML_H_
+#define ROOFTUNE_TUNER_WORKER_RUN_NVML_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tuner/worker/run_library.h"
+
+namespace rooftune {
+
+// NVML's clocks, power and reasons are up to 100 ms old: good for telling people, not for judging samples.
+class Nvml {
+ public:
+  // UNAVAILABLE with the reason.
+  static absl::StatusOr<std::unique_ptr<Nvml>> Load();
+  ~Nvml();
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  const std::string& path() const { return path_; }
+  // "580.159.04".
+  std::string DriverVersion() const;
+
+  struct State {
+    int power_limit_watts = 0;
+    int max_sm_clock_mhz = 0;
+    int sm_clock_mhz = 0;
+    // nvmlClocksEventReasons bits: 0x4 = power cap.
+    uint64_t throttle_reasons = 0;
+    bool mig = false;
+    // Processes that compute on the GPU, ourselves included; -1 = unknown.
+    int processes = -1;
+  };
+  // `uuid` as "GPU-…".
+  State Read(const std::string& uuid) const;
+  // Bytes of device memory that nobody uses; 0 = unknown.
+  int64_t FreeMemory(const std::string& uuid) const;
+
+ private:
+  struct Functions;
+  Nvml() = default;
+  std::string path_;
+  std::unique_ptr<Functions> functions_;
+};
+
+}  // namespace rooftune
+
+#endif  // ROOFTUNE_TUNER_WORKER_RUN_NVML_H_

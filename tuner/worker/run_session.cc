@@ -1,0 +1,205 @@
+#include "tuner/worker/run_session.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/error.h"
+#include "base/sha256.h"
+#include "base/status_macros.h"
+#include "tuner/worker/run_outcome.h"
+
+namespace rooftune {
+namespace {
+
+using worker::v1::PrepareRequest;
+using worker::v1::PrepareResult;
+using worker::v1::RunRequest;
+using worker::v1::RunResult;
+
+constexpr int kDefaultTimeoutMs = 10'000;
+// Sampling ends at this share of the request's time, so that the parent's deadline only meets kernels that hang.
+constexpr double kShareForSampling = 0.5;
+
+absl::Time SamplingDeadline(int timeout_ms) {
+  return absl::Now() + absl::Milliseconds((timeout_ms > 0 ? timeout_ms : kDefaultTimeoutMs) * kShareForSampling);
+}
+
+double MillisecondsSince(absl::Time start) { return absl::ToDoubleMilliseconds(absl::Now() - start); }
+
+absl::Status NotPrepared() {
+  return Error(absl::StatusCode::kFailedPrecondition, "NOT_PREPARED", "no problem is prepared");
+}
+
+absl::Status CheckDigest(const RunRequest& request) {
+  const std::string digest = Sha256Hex(request.cubin());
+  if (digest == request.digest()) return absl::OkStatus();
+  return Error(absl::StatusCode::kFailedPrecondition, "DIGEST_MISMATCH",
+               absl::StrCat("cubin has digest ", digest, ", announced was '", request.digest(), "'"));
+}
+
+}  // namespace
+
+bool RunSession::IsPoisoned() const { return IsStickyCudaError(CudaErrorOf(context_.FreeBytes().status())); }
+
+PrepareResult RunSession::Prepare(const PrepareRequest& request) {
+  const absl::Time start = absl::Now();
+  PrepareResult result;
+  const absl::Status status = SetUp(request, &result);
+  if (!status.ok()) {
+    problem_.reset();
+    if (result.outcome() == v1::OUTCOME_UNSPECIFIED) result.set_outcome(OutcomeOfStatus(status));
+    result.set_message(std::string(status.message()));
+  } else {
+    result.set_outcome(v1::OK);
+    result.set_buffer_sets(problem_->sets());
+    result.set_allocated_bytes(problem_->allocated_bytes());
+  }
+  result.set_wall_ms(MillisecondsSince(start));
+  return result;
+}
+
+absl::Status RunSession::SetUp(const PrepareRequest& request, PrepareResult* result) {
+  problem_.reset();
+  if (support_ == nullptr || support_cubin_ != request.support_cubin()) {
+    verifier_.reset();
+    RT_ASSIGN_OR_RETURN(support_, SupportKernels::Create(context_, request.support_cubin()));
+    RT_ASSIGN_OR_RETURN(verifier_, Verifier::Create(context_, *support_));
+    support_cubin_ = request.support_cubin();
+  }
+  RT_ASSIGN_OR_RETURN(problem_, PreparedProblem::Create(context_, *support_, request));
+  RT_ASSIGN_OR_RETURN(cpu_check_, verifier_->CheckReference(*problem_));
+  result->set_cpu_checked_elements(cpu_check_.elements);
+  result->set_cpu_max_error_ratio(cpu_check_.max_error_ratio);
+  if (cpu_check_.disagreement.empty()) return absl::OkStatus();
+  result->set_outcome(v1::WRONG_RESULT);
+  return Error(absl::StatusCode::kFailedPrecondition, "WRONG_REFERENCE", cpu_check_.disagreement);
+}
+
+void RunSession::Fail(const absl::Status& status, bool is_baseline, Participant* participant) const {
+  participant->is_out = true;
+  SetFailure(status, participant->result);
+  // A baseline that can't be had says nothing bad about anything.
+  const bool absent = status.code() == absl::StatusCode::kUnimplemented ||
+                      status.code() == absl::StatusCode::kUnavailable ||
+                      status.code() == absl::StatusCode::kInvalidArgument;
+  if (is_baseline && absent) participant->result.set_outcome(v1::NOT_RUN);
+}
+
+bool RunSession::Passed(Participant* participant) {
+  const v1::Outcome outcome = OutcomeOfVerification(participant->result.verification());
+  if (outcome == v1::OK) return true;
+  participant->is_out = true;
+  participant->result.set_outcome(outcome);
+  return false;
+}
+
+RunResult RunSession::Run(const RunRequest& request) {
+  const absl::Time start = absl::Now();
+  Participant participant;
+  absl::Status status = SetUpCandidate(request, &participant);
+  if (status.ok() && !participant.is_out) {
+    participant.result.set_outcome(v1::OK);
+    if (request.measure()) status = MeasureAlone(request.options(), request.timeout_ms(), &participant);
+  }
+  if (!status.ok()) Fail(status, false, &participant);
+  participant.result.set_wall_ms(MillisecondsSince(start));
+  return participant.result;
+}
+
+RunResult RunSession::Baseline(const worker::v1::BaselineRequest& request) {
+  const absl::Time start = absl::Now();
+  Participant participant;
+  absl::Status status = SetUpBaseline(request.name(), &participant);
+  if (status.ok() && !participant.is_out) {
+    status = MeasureAlone(request.options(), request.timeout_ms(), &participant);
+  }
+  if (!status.ok()) Fail(status, true, &participant);
+  participant.result.set_wall_ms(MillisecondsSince(start));
+  return participant.result;
+}
+
+absl::Status RunSession::SetUpCandidate(const RunRequest& request, Participant* participant) {
+  if (problem_ == nullptr) return NotPrepared();
+  RT_RETURN_IF_ERROR(CheckDigest(request));
+  if (request.plan().op() != problem_->request().op()) {
+    return Error(absl::StatusCode::kInvalidArgument, "BAD_PLAN",
+                 absl::StrCat("the plan is for '", request.plan().op(), "', prepared is '", problem_->request().op(), "'"));
+  }
+  RT_ASSIGN_OR_RETURN(participant->module, LoadedModule::Load(context_, request.cubin(), "the candidate"));
+  if (request.verify()) {
+    RT_RETURN_IF_ERROR(VerifyCandidate(request, participant));
+    if (!Passed(participant)) return absl::OkStatus();
+  }
+  const int64_t workspace_bytes = std::max<int64_t>(request.plan().workspace_bytes().value(), 0);
+  if (workspace_bytes > 0) {
+    RT_ASSIGN_OR_RETURN(participant->workspace, DeviceBuffer::Create(context_, workspace_bytes));
+  }
+  for (int set = 0; set < problem_->sets(); ++set) {
+    Bindings bindings = problem_->SetBindings(set);
+    bindings.workspace = participant->workspace.ptr();
+    bindings.workspace_bytes = workspace_bytes;
+    RT_ASSIGN_OR_RETURN(BoundPlan plan,
+                        BoundPlan::Create(context_, *participant->module, request.plan(), bindings));
+    participant->plans.push_back(std::move(plan));
+  }
+  participant->work.enqueue = [this, participant](int set) {
+    return participant->plans[static_cast<size_t>(set)].Enqueue(context_);
+  };
+  participant->work.nodes = participant->plans[0].nodes();
+  participant->result.set_peak_bytes(problem_->allocated_bytes() + workspace_bytes);
+  return absl::OkStatus();
+}
+
+absl::Status RunSession::VerifyCandidate(const RunRequest& request, Participant* participant) {
+  constexpr int64_t kWorkspaceAlignment = 256;
+  Bindings bindings = problem_->GuardedBindings();
+  std::unique_ptr<GuardedBuffer> workspace;
+  const int64_t workspace_bytes = request.plan().workspace_bytes().value();
+  if (workspace_bytes > 0) {
+    RT_ASSIGN_OR_RETURN(workspace, GuardedBuffer::Create(context_, workspace_bytes, kWorkspaceAlignment));
+    RT_RETURN_IF_ERROR(workspace->FillOnes());
+    bindings.workspace = workspace->ptr();
+    bindings.workspace_bytes = workspace_bytes;
+  }
+  RT_ASSIGN_OR_RETURN(BoundPlan plan, BoundPlan::Create(context_, *participant->module, request.plan(), bindings));
+  RT_RETURN_IF_ERROR(problem_->ResetGuarded());
+  VerifyTarget target;
+  target.output = [this](int tensor) { return problem_->guarded(tensor).ptr(); };
+  for (int i = 0; i < problem_->tensors().size(); ++i) target.guarded.push_back(&problem_->guarded(i));
+  if (workspace != nullptr) target.guarded.push_back(workspace.get());
+  std::string message;
+  RT_RETURN_IF_ERROR(verifier_->Verify(*problem_, cpu_check_, target, [&] { return plan.Enqueue(context_); },
+                                       participant->result.mutable_verification(), &message));
+  participant->result.set_message(message);
+  return absl::OkStatus();
+}
+
+absl::Status RunSession::SetUpTimer(const worker::v1::MeasureOptions& options, Participant* participant) {
+  TimedWork work = participant->work;
+  work.sets = problem_->sets();
+  if (options.l2() == v1::WARM) {
+    work.rotation = Rotation::kNone;
+  } else if (problem_->cold_by_rotation()) {
+    work.rotation = Rotation::kCold;
+  } else {
+    work.rotation = Rotation::kFlushed;
+    RT_ASSIGN_OR_RETURN(work.flush, problem_->FlushBuffer());
+    work.flush_bytes = problem_->flush_bytes();
+  }
+  RT_ASSIGN_OR_RETURN(participant->timer,
+                      Timer::Create({context_, *support_, clock_gate_}, std::move(work), options));
+  return participant->timer->WarmUp();
+}
+
+absl::Status RunSession::MeasureAlone(const worker::v1::MeasureOptions& options, int timeout_ms,
+                                      Participant* participant) {
+  RT_RETURN_IF_ERROR(SetUpTimer(options, participant));
+  RT_RETURN_IF_ERROR(participant->timer->Measure(SamplingDeadline(timeout_ms)));
+  const Verdict verdict = participant->timer->Finish(participant->result.mutable_measurement());
+  participant->result.set_outcome(verdict.outcome);
+  participant->result.set_message(verdict.message);
+  return absl::OkStatus();
+}
+
+}  // namespace rooftune

@@ -1,0 +1,77 @@
+// The run role without its process: a problem on a device, and candidates and baselines that are verified, timed
+// and raced on it. What a kernel does wrong is an outcome of its result.
+#ifndef ROOFTUNE_TUNER_WORKER_RUN_SESSION_H_
+#define ROOFTUNE_TUNER_WORKER_RUN_SESSION_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rooftune/worker/v1/worker.pb.h"
+#include "tuner/worker/run_cublaslt.h"
+#include "tuner/worker/run_problem.h"
+#include "tuner/worker/run_timer.h"
+#include "tuner/worker/run_verify.h"
+
+namespace rooftune {
+
+class RunSession {
+ public:
+  // Called before the device works for an entrant of a race: whoever dies afterwards is to blame.
+  using Progress = std::function<void(int entrant)>;
+
+  explicit RunSession(const GpuContext& context) : context_(context) {}
+
+  worker::v1::PrepareResult Prepare(const worker::v1::PrepareRequest& request);
+  worker::v1::RunResult Run(const worker::v1::RunRequest& request);
+  worker::v1::RunResult Baseline(const worker::v1::BaselineRequest& request);
+  worker::v1::RaceResult Race(const worker::v1::RaceRequest& request, const Progress& progress);
+  worker::v1::CalibrateResult Calibrate(const worker::v1::CalibrateRequest& request);
+
+  // True after a fault that only a new process gets rid of.
+  bool IsPoisoned() const;
+
+ private:
+  // A candidate or a baseline, ready to be timed. Members are destroyed in reverse order: the timer's graphs
+  // before the kernels they hold.
+  struct Participant {
+    std::unique_ptr<LoadedModule> module;
+    DeviceBuffer workspace;
+    std::vector<BoundPlan> plans;  // one a buffer set
+    std::unique_ptr<CublasLt::Matmul> matmul;
+    TimedWork work;
+    std::unique_ptr<Timer> timer;
+    worker::v1::RunResult result;
+    bool is_out = false;  // failed; takes no further part
+  };
+
+  absl::Status SetUp(const worker::v1::PrepareRequest& request, worker::v1::PrepareResult* result);
+  absl::Status SetUpCandidate(const worker::v1::RunRequest& request, Participant* participant);
+  absl::Status VerifyCandidate(const worker::v1::RunRequest& request, Participant* participant);
+  absl::Status SetUpBaseline(const std::string& name, Participant* participant);
+  absl::Status SetUpMatmul(Participant* participant);
+  absl::Status SetUpCopy(Participant* participant);
+  absl::Status SetUpTimer(const worker::v1::MeasureOptions& options, Participant* participant);
+  absl::Status MeasureAlone(const worker::v1::MeasureOptions& options, int timeout_ms, Participant* participant);
+  // Outcome of the verification into the result; true if it passed.
+  static bool Passed(Participant* participant);
+  void Fail(const absl::Status& status, bool is_baseline, Participant* participant) const;
+  void SetUpEntrant(const worker::v1::RaceRequest& request, int i, Participant* participant);
+  void RunRounds(const worker::v1::RaceRequest& request, const Progress& progress,
+                 std::vector<Participant>* participants);
+
+  const GpuContext& context_;
+  ClockGate clock_gate_;
+  std::string support_cubin_;
+  std::unique_ptr<SupportKernels> support_;
+  std::unique_ptr<Verifier> verifier_;
+  std::unique_ptr<PreparedProblem> problem_;
+  CpuCheck cpu_check_;
+  std::unique_ptr<CublasLt> cublaslt_;
+};
+
+}  // namespace rooftune
+
+#endif  // ROOFTUNE_TUNER_WORKER_RUN_SESSION_H_

@@ -1,0 +1,81 @@
+// The harness' own kernels (kernels/templates/common/support.cuh) with the launches that are recommended there.
+// Every method only enqueues on the context's stream.
+#ifndef ROOFTUNE_TUNER_WORKER_RUN_SUPPORT_H_
+#define ROOFTUNE_TUNER_WORKER_RUN_SUPPORT_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/tolerance.h"
+#include "rooftune/v1/types.pb.h"
+#include "tuner/worker/run_device.h"
+#include "tuner/worker/run_launch.h"
+
+namespace rooftune {
+
+// As rt_compare leaves it on the device.
+struct CompareResult {
+  uint64_t wrong = 0;
+  uint64_t unwritten = 0;
+  uint64_t first_wrong_index = ~uint64_t{0};
+  uint64_t nonfinite = 0;
+  double max_ratio = 0;
+  double max_abs = 0;
+};
+static_assert(sizeof(CompareResult) == 48);
+
+class SupportKernels {
+ public:
+  // FAILED_PRECONDITION naming a kernel that the cubin lacks.
+  static absl::StatusOr<std::unique_ptr<SupportKernels>> Create(const GpuContext& context, const std::string& cubin);
+
+  absl::Status Fill(cuda::DevicePtr out, int64_t elements, v1::DType dtype, uint64_t seed, uint32_t tensor, float mean,
+                    float stddev);
+  absl::Status Poison(cuda::DevicePtr out, int64_t bytes);
+  absl::Status ResetResult(cuda::DevicePtr result);
+  absl::Status Compare(cuda::DevicePtr out, cuda::DevicePtr reference, cuda::DevicePtr magnitude, int64_t elements,
+                       v1::DType dtype, const ErrorBound& bound, cuda::DevicePtr result);
+  // Adds the bytes that are not 0xFF to the 64-bit counter `damaged`.
+  absl::Status CheckBytes(cuda::DevicePtr from, int64_t bytes, cuda::DevicePtr damaged);
+  absl::Status FlushRead(cuda::DevicePtr from, int64_t bytes);
+  absl::Status Copy(cuda::DevicePtr from, cuda::DevicePtr to, int64_t bytes);
+  absl::Status Read(cuda::DevicePtr from, int64_t bytes);
+  absl::Status Write(cuda::DevicePtr to, int64_t bytes);
+  absl::Status ReadWrite(cuda::DevicePtr from, int64_t read_bytes, cuda::DevicePtr to, int64_t write_bytes);
+  absl::Status L2Read(cuda::DevicePtr from, int64_t bytes, int repeats);
+  absl::Status Empty();
+  // Four 64-bit words at `out`: see ClockMhz.
+  absl::Status Clock(cuda::DevicePtr out);
+  // `iterations` of 128 fused multiply-adds and of 64 ex2 a thread; see kRateThreads.
+  absl::Status Ffma(int iterations);
+  absl::Status Ex2(int iterations);
+
+  // Threads that Ffma and Ex2 launch.
+  int64_t rate_threads() const { return int64_t{context_.limits().sm_count} * kRateBlocksPerSm * kRateBlock; }
+  static constexpr int kFlopsPerFfmaIteration = 256;
+  static constexpr int kOpsPerEx2Iteration = 64;
+
+ private:
+  static constexpr int kRateBlocksPerSm = 4;
+  static constexpr int kRateBlock = 512;
+
+  explicit SupportKernels(const GpuContext& context) : context_(context) {}
+  absl::Status Launch(const char* symbol, int64_t grid, int block, ArgumentPack arguments);
+  int64_t ElementGrid(int64_t elements) const;
+
+  const GpuContext& context_;
+  std::unique_ptr<LoadedModule> module_;
+  std::map<std::string, cuda::Function> functions_;
+  // Where kernels would put what keeps their loads alive.
+  DeviceBuffer sink_;
+};
+
+// SM clock from what Clock() wrote {cycles, ns, cycles, ns}; 0 if the times make no sense.
+double ClockMhz(const uint64_t words[4]);
+
+}  // namespace rooftune
+
+#endif  // ROOFTUNE_TUNER_WORKER_RUN_SUPPORT_H_

@@ -1,0 +1,186 @@
+#include "tuner/worker/run_timer.h"
+
+#include <algorithm>
+
+#include "absl/time/clock.h"
+#include "base/status_macros.h"
+
+namespace rooftune {
+namespace {
+
+// Load before samples count as sustained: the clock has settled after 0.15 s on an H200; the power average needs
+// longer.
+constexpr absl::Duration kSustainFor = absl::Milliseconds(500);
+constexpr int kEstimateRuns = 3;
+constexpr double kSlowUs = 50'000;
+// Below this length a sample is preceded by an untimed replay: the host needs some microseconds to submit a graph,
+// which must pass while the device is busy.
+constexpr double kLeadInBelowUs = 5000;
+constexpr double kLongestRestMs = 500;
+constexpr int kFirstSamples = 3;
+// Of the device's clock words: before and after a burst, four each.
+constexpr int64_t kClockBytes = 32;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Timer>> Timer::Create(TimerContext context, TimedWork work,
+                                                     const worker::v1::MeasureOptions& options) {
+  std::unique_ptr<Timer> timer(new Timer(context, std::move(work), WithDefaults(options)));
+  timer->rest_ms_ = timer->options_.rest_ms();
+  for (int i = 0; i < 2 * kMaxBurstSamples; ++i) {
+    RT_ASSIGN_OR_RETURN(GpuEvent event, GpuEvent::Create(context.gpu));
+    timer->events_.push_back(std::move(event));
+  }
+  RT_ASSIGN_OR_RETURN(timer->clock_words_, DeviceBuffer::Create(context.gpu, 2 * kClockBytes));
+  return timer;
+}
+
+absl::Status Timer::WarmUp() {
+  RT_ASSIGN_OR_RETURN(const double execution_us, EstimateUs());
+  RT_RETURN_IF_ERROR(CaptureGraphs(execution_us));
+  // Once through every graph, which also tells how long a sample takes. A slow candidate has been seen enough.
+  if (sample_us_ <= kSlowUs) {
+    const absl::Time start = absl::Now();
+    for (size_t g = 0; g < graphs_.size(); ++g) {
+      RT_RETURN_IF_ERROR(graphs_[g]->Launch());
+      warmup_launches_ += chunks_[g].count;
+    }
+    RT_RETURN_IF_ERROR(context_.gpu.Synchronize("warm-up"));
+    sample_us_ = absl::ToDoubleMicroseconds(absl::Now() - start) / static_cast<double>(graphs_.size());
+  }
+  return options_.clock() == v1::SUSTAINED ? Sustain() : absl::OkStatus();
+}
+
+absl::StatusOr<double> Timer::EstimateUs() {
+  double best_us = 0;
+  for (int i = 0; i < kEstimateRuns; ++i) {
+    RT_RETURN_IF_ERROR(events_[0].Record());
+    RT_RETURN_IF_ERROR(work_.enqueue(i % work_.sets));
+    RT_RETURN_IF_ERROR(events_[1].Record());
+    RT_RETURN_IF_ERROR(context_.gpu.Synchronize("warm-up"));
+    ++warmup_launches_;
+    RT_ASSIGN_OR_RETURN(const double us, events_[1].SinceUs(events_[0]));
+    best_us = i == 0 ? us : std::min(best_us, us);
+    if (us > kSlowUs) break;
+  }
+  return best_us;
+}
+
+absl::Status Timer::CaptureGraphs(double execution_us) {
+  chunks_ = PlanReplays(execution_us, work_.nodes, work_.sets, work_.rotation);
+  for (const ReplayChunk& chunk : chunks_) {
+    RT_ASSIGN_OR_RETURN(std::unique_ptr<GpuGraph> graph, GpuGraph::Capture(context_.gpu, [&] {
+      for (int i = 0; i < chunk.count; ++i) {
+        RT_RETURN_IF_ERROR(work_.enqueue((chunk.first_set + i) % work_.sets));
+      }
+      return absl::OkStatus();
+    }));
+    graphs_.push_back(std::move(graph));
+  }
+  sample_us_ = execution_us * chunks_[0].count;
+  return absl::OkStatus();
+}
+
+absl::Status Timer::Sustain() {
+  const int batch = std::clamp(static_cast<int>(50'000 / std::max(sample_us_, 1.0)), 1, 64);
+  const absl::Time until = absl::Now() + kSustainFor;
+  while (absl::Now() < until) {
+    for (int i = 0; i < batch; ++i) {
+      RT_ASSIGN_OR_RETURN(const int executions, NextChunk());
+      warmup_launches_ += executions;
+    }
+    RT_RETURN_IF_ERROR(context_.gpu.Synchronize("sustained load"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> Timer::NextChunk() {
+  const size_t g = next_graph_;
+  next_graph_ = (next_graph_ + 1) % graphs_.size();
+  RT_RETURN_IF_ERROR(graphs_[g]->Launch());
+  return chunks_[g].count;
+}
+
+absl::Status Timer::Flush() {
+  if (work_.rotation != Rotation::kFlushed) return absl::OkStatus();
+  return context_.support.FlushRead(work_.flush, work_.flush_bytes);
+}
+
+absl::Status Timer::Burst(int max_samples) {
+  const double fit = options_.burst_ms() * 1000 / std::max(sample_us_, 1.0);
+  const int limit = std::max(1, std::min(max_samples, kMaxBurstSamples));
+  const int samples = std::clamp(static_cast<int>(fit), 1, limit);
+  const bool cool = options_.clock() != v1::SUSTAINED;
+  if (cool && rest_ms_ > 0) absl::SleepFor(absl::Milliseconds(rest_ms_));
+  std::vector<int> executions;
+  RT_RETURN_IF_ERROR(EnqueueBurst(samples, &executions));
+  RT_RETURN_IF_ERROR(context_.gpu.Synchronize("timed launches"));
+  RT_ASSIGN_OR_RETURN(const auto clocks, ReadClocks());
+  if (cool && !context_.clock_gate.Accept(clocks.first, clocks.second)) {
+    discarded_ += samples;
+    rest_ms_ = std::clamp(rest_ms_ * 2, 20.0, kLongestRestMs);
+    return absl::OkStatus();
+  }
+  sm_clock_mhz_ = clocks.second;
+  return ReadBurst(executions);
+}
+
+absl::Status Timer::EnqueueBurst(int samples, std::vector<int>* executions) {
+  RT_RETURN_IF_ERROR(context_.support.Clock(clock_words_.ptr()));
+  if (sample_us_ < kLeadInBelowUs) {
+    RT_ASSIGN_OR_RETURN(const int lead_in, NextChunk());
+    if (samples_.empty()) warmup_launches_ += lead_in;
+  }
+  for (int i = 0; i < samples; ++i) {
+    RT_RETURN_IF_ERROR(Flush());
+    RT_RETURN_IF_ERROR(events_[static_cast<size_t>(2 * i)].Record());
+    RT_ASSIGN_OR_RETURN(const int count, NextChunk());
+    RT_RETURN_IF_ERROR(events_[static_cast<size_t>(2 * i + 1)].Record());
+    executions->push_back(count);
+  }
+  return context_.support.Clock(clock_words_.ptr() + kClockBytes);
+}
+
+absl::Status Timer::ReadBurst(const std::vector<int>& executions) {
+  for (size_t i = 0; i < executions.size(); ++i) {
+    RT_ASSIGN_OR_RETURN(const double us, events_[2 * i + 1].SinceUs(events_[2 * i]));
+    samples_.push_back(us / executions[i]);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::pair<double, double>> Timer::ReadClocks() {
+  uint64_t words[8] = {};
+  const CudaDriver& driver = context_.gpu.driver();
+  RT_RETURN_IF_ERROR(driver.Check(driver.MemcpyDtoH(words, clock_words_.ptr(), sizeof(words)), "reading the SM clock"));
+  return std::make_pair(ClockMhz(words), ClockMhz(words + 4));
+}
+
+absl::Status Timer::Measure(absl::Time deadline) {
+  const double abandon_us = options_.abandon_above_us();
+  while (!Enough()) {
+    const bool first = samples_.empty();
+    const int left = options_.max_samples() - static_cast<int>(samples_.size());
+    RT_RETURN_IF_ERROR(Burst(first && abandon_us > 0 ? std::min(left, kFirstSamples) : left));
+    if (first && abandon_us > 0 && !samples_.empty() && *std::min_element(samples_.begin(), samples_.end()) > abandon_us) {
+      abandoned_ = true;
+      break;
+    }
+    if (absl::Now() > deadline) break;
+  }
+  return absl::OkStatus();
+}
+
+Verdict Timer::Finish(v1::Measurement* measurement) const {
+  measurement->set_launches_per_sample(chunks_.empty() ? 0 : chunks_[0].count);
+  measurement->set_buffer_sets(work_.rotation == Rotation::kNone ? 1 : work_.sets);
+  measurement->set_warmup_launches(warmup_launches_);
+  measurement->set_l2(work_.rotation == Rotation::kNone ? v1::WARM : v1::COLD);
+  measurement->set_clock(options_.clock());
+  measurement->set_timing(v1::GRAPH);
+  measurement->set_sm_clock_mhz(sm_clock_mhz_);
+  measurement->set_discarded_samples(discarded_);
+  return Summarize(samples_, options_, abandoned_, measurement);
+}
+
+}  // namespace rooftune

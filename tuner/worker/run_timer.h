@@ -1,0 +1,93 @@
+// Times one piece of work: graphs of executions over rotating buffer sets, launched in bursts between events, with
+// the true SM clock read on the device around each burst. One object a participant, so that races interleave them.
+#ifndef ROOFTUNE_TUNER_WORKER_RUN_TIMER_H_
+#define ROOFTUNE_TUNER_WORKER_RUN_TIMER_H_
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "tuner/worker/run_device.h"
+#include "tuner/worker/run_statistics.h"
+#include "tuner/worker/run_support.h"
+
+namespace rooftune {
+
+// What is timed.
+struct TimedWork {
+  // Enqueues one execution on buffer set `set`; captured into graphs, so it must not wait for anything.
+  std::function<absl::Status(int set)> enqueue;
+  int nodes = 1;  // graph nodes of an execution
+  int sets = 1;
+  Rotation rotation = Rotation::kNone;
+  // Rotation::kFlushed only: what is read before each sample.
+  cuda::DevicePtr flush = 0;
+  int64_t flush_bytes = 0;
+};
+
+// What all timers of a session share.
+struct TimerContext {
+  const GpuContext& gpu;
+  SupportKernels& support;
+  ClockGate& clock_gate;
+};
+
+class Timer {
+ public:
+  // `options` are completed by defaults.
+  static absl::StatusOr<std::unique_ptr<Timer>> Create(TimerContext context, TimedWork work,
+                                                       const worker::v1::MeasureOptions& options);
+
+  // Runs the work a few times, chooses how often a graph repeats it, captures the graphs; in the sustained state
+  // loads the device for half a second.
+  absl::Status WarmUp();
+  // One burst of at most `max_samples` samples; in the cool state after the rest.
+  absl::Status Burst(int max_samples);
+  // Bursts until the stop rule holds, the candidate is abandoned or `deadline` is over.
+  absl::Status Measure(absl::Time deadline);
+  // The result so far.
+  Verdict Finish(rooftune::v1::Measurement* measurement) const;
+
+  const std::vector<double>& samples() const { return samples_; }
+  const worker::v1::MeasureOptions& options() const { return options_; }
+  bool Enough() const { return EnoughSamples(samples_, options_); }
+  double sm_clock_mhz() const { return sm_clock_mhz_; }
+
+ private:
+  static constexpr int kMaxBurstSamples = 32;
+
+  Timer(TimerContext context, TimedWork work, const worker::v1::MeasureOptions& options)
+      : context_(context), work_(std::move(work)), options_(options) {}
+  absl::StatusOr<double> EstimateUs();
+  absl::Status CaptureGraphs(double execution_us);
+  absl::Status Sustain();
+  absl::StatusOr<int> NextChunk();
+  absl::Status EnqueueBurst(int samples, std::vector<int>* executions);
+  absl::Status ReadBurst(const std::vector<int>& executions);
+  absl::Status Flush();
+  absl::StatusOr<std::pair<double, double>> ReadClocks();
+
+  const TimerContext context_;
+  const TimedWork work_;
+  const worker::v1::MeasureOptions options_;
+  std::vector<ReplayChunk> chunks_;
+  std::vector<std::unique_ptr<GpuGraph>> graphs_;
+  size_t next_graph_ = 0;
+  // Start and end of each sample of a burst.
+  std::vector<GpuEvent> events_;
+  DeviceBuffer clock_words_;
+  double sample_us_ = 0;  // expected length of a sample
+  double rest_ms_ = 0;
+  std::vector<double> samples_;
+  int discarded_ = 0;
+  int warmup_launches_ = 0;
+  double sm_clock_mhz_ = 0;
+  bool abandoned_ = false;
+};
+
+}  // namespace rooftune
+
+#endif  // ROOFTUNE_TUNER_WORKER_RUN_TIMER_H_
