@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "base/error.h"
 #include "costmodel/suggest.h"
 #include "costmodel/text_proto.h"
@@ -115,6 +117,36 @@ TEST(OpTest, RefusesWithReasonAndAdvice) {
     EXPECT_EQ(ErrorReason(op.status()), c.reason) << c.text << ": " << op.status();
     EXPECT_NE(std::string(op.status().message()).find(c.expected), std::string::npos) << c.text << ": " << op.status();
   }
+}
+
+// Whatever text comes in, parsing ends with a value or an error, and an accepted text is its own canonical form.
+TEST(OpTest, MutatedTextsNeverBreakTheParser) {
+  std::mt19937 random(1);
+  const std::string letters = "gemsoftaxrndk=0123456789 (),-_bf";
+  int accepted = 0;
+  for (int round = 0; round < 5000; ++round) {
+    const auto schemas = Catalog().schemas();
+    std::string text = schemas[random() % schemas.size()]->proto().example();
+    for (unsigned edits = random() % 3 + 1; edits > 0; --edits) {
+      const size_t at = random() % text.size();
+      const char letter = letters[random() % letters.size()];
+      const unsigned kind = random() % 3;
+      if (kind == 0) text[at] = letter;
+      if (kind == 1) text.insert(at, 1, letter);
+      if (kind == 2) text.erase(at, 1);
+    }
+    const auto op = Catalog().Parse(text);
+    if (!op.ok()) {
+      EXPECT_EQ(op.status().code(), absl::StatusCode::kInvalidArgument) << text;
+      continue;
+    }
+    ++accepted;
+    const auto again = Catalog().Parse(op->text);
+    ASSERT_TRUE(again.ok()) << text << " -> " << op->text;
+    EXPECT_EQ(again->text, op->text);
+    EXPECT_TRUE(Catalog().Find(op->kind)->ComputeWork(*op).ok()) << text;
+  }
+  EXPECT_GT(accepted, 100);
 }
 
 TEST(OpTest, GemmTensorsFollowLayoutAndFlags) {

@@ -26,7 +26,7 @@ CompiledVerdict JudgeCompiled(const v1::Resources& resources, int max_spill_byte
 
 struct StopState {
   int started = 0;
-  int max_trials = 0;      // 0 = no limit
+  int max_trials = 0;  // 0 = no limit
   double elapsed_s = 0;
   double time_budget_s = 0;  // 0 = no limit
   bool cancelled = false;
@@ -51,6 +51,7 @@ struct RaceEntry {
 };
 struct RaceVerdict {
   int winner = -1;
+  // The others of the tie, fastest first; the winner is not among them.
   std::vector<int> ties;
   // The incumbent stays unless the winner's interval lies wholly below its.
   bool keep_incumbent = false;
@@ -58,7 +59,7 @@ struct RaceVerdict {
 RaceVerdict JudgeRace(const std::vector<RaceEntry>& entries);
 
 // Deadline of one candidate on the GPU in milliseconds: from its predicted time, never under 1000 (a trap
-// takes up to 0.6 s to be reported).
+// takes up to 0.6 s to be reported). A positive `requested_ms` takes the prediction's place.
 int RunDeadlineMs(double predicted_us, int requested_ms);
 
 // Distance of two shapes of one kind: the sum over dims of |log2 ratio|; nullopt if attributes differ.

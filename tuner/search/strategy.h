@@ -1,5 +1,5 @@
 // Order in which candidates are tried: ask and tell, deterministic for a seed. When to stop is not its
-// business (tuner/search/stop_rule.h).
+// business (ShouldStop in tuner/search/policies.h).
 #ifndef ROOFTUNE_TUNER_SEARCH_STRATEGY_H_
 #define ROOFTUNE_TUNER_SEARCH_STRATEGY_H_
 
@@ -36,7 +36,8 @@ class Strategy {
 };
 
 // EXHAUSTIVE: order of the points. RANDOM: a seeded permutation. MODEL: by predicted time, every fifth one
-// drawn at random from the rest so that a wrong model can be found out.
+// drawn at random from the rest so that a wrong model can be found out; also what an unspecified kind means.
+// INVALID_ARGUMENT (UNKNOWN_STRATEGY) for any other kind.
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(v1::StrategyKind kind, std::vector<SearchPoint> points,
                                                        uint64_t seed);
 

@@ -1,7 +1,7 @@
 // Everything learned, kept. Thread-safe. Every write is durable when it returns OK.
 //
 // Backends: SqliteStore (tuner/store/sqlite_store.h) and MemoryStore (tests); one conformance suite
-// (tests/tuner/store_conformance.h) runs on both. Any call may return UNAVAILABLE; writes may return
+// (tests/tuner/store/store_conformance.h) runs on both. Any call may return UNAVAILABLE; writes may return
 // RESOURCE_EXHAUSTED (DISK_FULL), after which nothing of the call is visible.
 #ifndef ROOFTUNE_TUNER_STORE_STORE_H_
 #define ROOFTUNE_TUNER_STORE_STORE_H_
@@ -25,13 +25,13 @@ struct Page {
 };
 
 struct TrialFilter {
-  std::string sweep;  // "sweeps/…"; empty = all
+  std::string sweep = "";  // "sweeps/…"; empty = all
   v1::Outcome outcome = v1::OUTCOME_UNSPECIFIED;
 };
 struct RecordFilter {
-  std::string target_key;  // empty = all
-  std::string op_kind;
-  std::string device_key;
+  std::string target_key = "";  // empty = all
+  std::string op_kind = "";
+  std::string device_key = "";
   v1::EvidenceLevel min_evidence = v1::EVIDENCE_LEVEL_UNSPECIFIED;
   bool include_superseded = false;
 };
@@ -52,14 +52,17 @@ class Store {
   // Inserts or replaces by name (sweep and index); a trial with a measurement is never replaced by one
   // without.
   virtual absl::Status PutTrial(const v1::Trial& trial) = 0;
-  // By sweep, then index.
-  virtual absl::StatusOr<Page<v1::Trial>> ListTrials(const TrialFilter& filter, int limit, const std::string& token) = 0;
+  // By sweep, then index. NOT_FOUND (SWEEP_NOT_FOUND) from PutTrial if its sweep is not stored.
+  virtual absl::StatusOr<Page<v1::Trial>> ListTrials(const TrialFilter& filter, int limit,
+                                                     const std::string& token) = 0;
 
   // Makes these the current records of their target key in one new generation, in order of rank; what was
   // current there is superseded (kept, to_generation set). A key that holds MEASURED or better records is not
-  // touched by weaker ones: FAILED_PRECONDITION (WEAKER_EVIDENCE). Returns the new generation.
+  // touched by weaker ones: FAILED_PRECONDITION (WEAKER_EVIDENCE). ALREADY_EXISTS for a known name. Returns the
+  // new generation.
   virtual absl::StatusOr<int64_t> PublishRecords(const std::vector<v1::TuningRecord>& records) = 0;
   virtual absl::StatusOr<v1::TuningRecord> GetRecord(const std::string& name) = 0;
+  // Newest generation first, within it by rank. All pages of a listing are of its first page's generation.
   virtual absl::StatusOr<Page<v1::TuningRecord>> ListRecords(const RecordFilter& filter, int limit,
                                                              const std::string& token) = 0;
   virtual absl::StatusOr<int64_t> CurrentGeneration() = 0;

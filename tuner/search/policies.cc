@@ -1,0 +1,210 @@
+#include "tuner/search/policies.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "costmodel/occupancy.h"
+
+namespace rooftune {
+namespace {
+
+// Trials this close to the best median go to the final race even if their intervals are apart: clocks drift by
+// about as much between the first and the last candidate of a sweep.
+constexpr double kFinalistMargin = 1.03;
+
+// Deadline of a candidate: fixed costs (loading, verification, a trap's report) and 1000 launches at twice the
+// predicted time. Slow operators need fewer launches: at least 20 of them fit under the usual maximum.
+constexpr double kDeadlineBaseMs = 2000;
+constexpr double kDeadlineLaunches = 2 * 1000;
+constexpr double kDeadlineUsualMaxMs = 30'000;
+constexpr double kDeadlineLeastLaunches = 20;
+constexpr double kDeadlineMinMs = 1000;
+constexpr double kDeadlineMaxMs = 600'000;
+
+std::string Bytes(int64_t bytes) {
+  if (bytes % 1024 == 0) return absl::StrCat(bytes / 1024, " KiB");
+  return bytes < 1024 ? absl::StrCat(bytes, " B") : absl::StrFormat("%.1f KiB", static_cast<double>(bytes) / 1024);
+}
+
+int64_t SharedBytes(const v1::Resources& resources) {
+  return int64_t{resources.static_shared_bytes()} + resources.dynamic_shared_bytes();
+}
+
+bool Usable(const v1::Measurement& m) { return std::isfinite(m.median_us()) && m.median_us() > 0; }
+
+struct Interval {
+  double low;
+  double high;
+};
+
+// A measurement without an interval is a point.
+Interval IntervalOf(const v1::Measurement& m) {
+  const double low = m.ci_low_us() > 0 ? m.ci_low_us() : m.median_us();
+  const double high = m.ci_high_us() > 0 ? m.ci_high_us() : m.median_us();
+  return {std::min(low, m.median_us()), std::max(high, m.median_us())};
+}
+
+bool Overlap(const Interval& a, const Interval& b) { return a.low <= b.high && b.low <= a.high; }
+
+// "13.0" of "13.0.48".
+std::string MajorMinor(const std::string& version) {
+  const std::vector<std::string> parts = absl::StrSplit(version, '.');
+  return parts.size() < 2 ? version : absl::StrCat(parts[0], ".", parts[1]);
+}
+
+// The branch "580" of the driver "580.159.04": releases of a branch keep the compiler in the driver.
+std::string DriverBranch(const std::string& version) {
+  const std::vector<std::string> parts = absl::StrSplit(version, '.');
+  return parts[0];
+}
+
+}  // namespace
+
+std::optional<std::string> PruneStatic(const v1::Resources& resources, const DeviceProfile& device) {
+  // A limit of 0 in the profile and an estimate of 0 mean unknown: neither prunes.
+  const int threads = resources.threads_per_block();
+  if (device.threads_per_block_max() > 0 && threads > device.threads_per_block_max()) {
+    return absl::StrCat("threads per block ", threads, " > ", device.threads_per_block_max());
+  }
+  const int64_t shared = SharedBytes(resources);
+  if (device.shared_per_block_optin_bytes() > 0 && shared > device.shared_per_block_optin_bytes()) {
+    return absl::StrCat("shared memory ", Bytes(shared), " > ", Bytes(device.shared_per_block_optin_bytes()));
+  }
+  const int registers = resources.registers_per_thread();
+  if (device.registers_per_thread_max() > 0 && registers > device.registers_per_thread_max()) {
+    return absl::StrCat("registers per thread ", registers, " > ", device.registers_per_thread_max());
+  }
+  const int64_t block_registers = int64_t{registers} * threads;
+  if (device.registers_per_sm() > 0 && block_registers > device.registers_per_sm()) {
+    return absl::StrCat("registers per block ", block_registers, " > ", device.registers_per_sm());
+  }
+  return std::nullopt;
+}
+
+CompiledVerdict JudgeCompiled(const v1::Resources& resources, int max_spill_bytes, const DeviceProfile& device) {
+  if (const auto reason = PruneStatic(resources, device)) return {v1::CONSTRAINT, *reason};
+  if (resources.threads_per_block() > 0) {
+    const Occupancy occupancy = ComputeOccupancy(resources.threads_per_block(), resources.registers_per_thread(),
+                                                 SharedBytes(resources), device);
+    if (occupancy.blocks_per_sm <= 0) {
+      return {v1::CONSTRAINT, absl::StrCat("no block fits on an SM: ", occupancy.limiter)};
+    }
+  }
+  const int64_t spills = int64_t{resources.spill_store_bytes()} + resources.spill_load_bytes();
+  if (max_spill_bytes >= 0 && spills > max_spill_bytes) {
+    return {v1::SPILLS, absl::StrCat("spills ", resources.spill_store_bytes(), " B stores and ",
+                                     resources.spill_load_bytes(), " B loads; the limit is ", max_spill_bytes, " B")};
+  }
+  return {v1::OK, ""};
+}
+
+bool ShouldStop(const StopState& state) {
+  return state.cancelled || state.device_lost || (state.max_trials > 0 && state.started >= state.max_trials) ||
+         (state.time_budget_s > 0 && state.elapsed_s >= state.time_budget_s);
+}
+
+std::vector<int> SelectFinalists(const std::vector<v1::Trial>& trials, int limit) {
+  std::vector<int> order;
+  for (size_t i = 0; i < trials.size(); ++i) {
+    const v1::Trial& trial = trials[i];
+    if (trial.outcome() == v1::OK && trial.has_measurement() && Usable(trial.measurement())) {
+      order.push_back(static_cast<int>(i));
+    }
+  }
+  if (order.empty() || limit <= 0) return {};
+  const auto measured = [&trials](int i) -> const v1::Measurement& {
+    return trials[static_cast<size_t>(i)].measurement();
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return measured(a).median_us() < measured(b).median_us(); });
+  const v1::Measurement& best = measured(order[0]);
+  const double reach = IntervalOf(best).high;
+  const double margin = best.median_us() * kFinalistMargin;
+  const auto out = [&](int i) { return IntervalOf(measured(i)).low > reach && measured(i).median_us() > margin; };
+  order.erase(std::remove_if(order.begin(), order.end(), out), order.end());
+  if (order.size() > static_cast<size_t>(limit)) order.resize(static_cast<size_t>(limit));
+  return order;
+}
+
+RaceVerdict JudgeRace(const std::vector<RaceEntry>& entries) {
+  RaceVerdict verdict;
+  std::vector<int> order;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].outcome == v1::OK && Usable(entries[i].measurement)) order.push_back(static_cast<int>(i));
+  }
+  if (order.empty()) return verdict;
+  const auto entry = [&entries](int i) -> const RaceEntry& { return entries[static_cast<size_t>(i)]; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return entry(a).measurement.median_us() < entry(b).measurement.median_us(); });
+  const Interval fastest = IntervalOf(entry(order[0]).measurement);
+  std::vector<int> tied;
+  for (const int i : order) {
+    if (Overlap(IntervalOf(entry(i).measurement), fastest)) tied.push_back(i);
+  }
+  verdict.winner = *std::min_element(tied.begin(), tied.end(), [&](int a, int b) {
+    return std::make_tuple(entry(a).workspace_bytes, entry(a).shared_bytes, a) <
+           std::make_tuple(entry(b).workspace_bytes, entry(b).shared_bytes, b);
+  });
+  for (const int i : tied) {
+    if (i != verdict.winner) verdict.ties.push_back(i);
+  }
+  const double winner_high = IntervalOf(entry(verdict.winner).measurement).high;
+  for (const int i : order) {
+    if (!entry(i).incumbent) continue;
+    verdict.keep_incumbent = i == verdict.winner || winner_high >= IntervalOf(entry(i).measurement).low;
+  }
+  return verdict;
+}
+
+int RunDeadlineMs(double predicted_us, int requested_ms) {
+  if (requested_ms > 0) return static_cast<int>(std::clamp<double>(requested_ms, kDeadlineMinMs, kDeadlineMaxMs));
+  if (std::isnan(predicted_us) || predicted_us < 0) predicted_us = 0;
+  const double predicted_ms = predicted_us / 1000;
+  const double usual_max = std::max(kDeadlineUsualMaxMs, kDeadlineLeastLaunches * predicted_ms);
+  const double deadline = std::min(kDeadlineBaseMs + kDeadlineLaunches * predicted_ms, usual_max);
+  return static_cast<int>(std::clamp(deadline, kDeadlineMinMs, kDeadlineMaxMs));
+}
+
+std::optional<double> ShapeDistance(const OpFacts& a, const OpFacts& b) {
+  if (a.kind != b.kind || a.dims.size() != b.dims.size()) return std::nullopt;
+  auto attributes_a = a.attributes;
+  auto attributes_b = b.attributes;
+  std::sort(attributes_a.begin(), attributes_a.end());
+  std::sort(attributes_b.begin(), attributes_b.end());
+  if (attributes_a != attributes_b) return std::nullopt;
+  double distance = 0;
+  for (const auto& [name, extent] : a.dims) {
+    const auto other =
+        std::find_if(b.dims.begin(), b.dims.end(), [&name = name](const auto& dim) { return dim.first == name; });
+    if (other == b.dims.end() || extent <= 0 || other->second <= 0) return std::nullopt;
+    distance += std::abs(std::log2(static_cast<double>(extent)) - std::log2(static_cast<double>(other->second)));
+  }
+  return distance;
+}
+
+v1::Match MatchEnvironment(const v1::Environment& record, const v1::Environment& wanted, bool newer_revision,
+                           std::vector<std::pair<std::string, std::string>>* difference) {
+  const auto differs = [difference](const char* field, const std::string& text) {
+    if (difference != nullptr) difference->emplace_back(field, text);
+  };
+  bool exact = true;
+  if (DriverBranch(record.driver()) != DriverBranch(wanted.driver())) {
+    exact = false;
+    differs("driver", absl::StrCat(record.driver(), " → ", wanted.driver()));
+  }
+  if (MajorMinor(record.nvrtc()) != MajorMinor(wanted.nvrtc())) {
+    exact = false;
+    differs("nvrtc", absl::StrCat(record.nvrtc(), " → ", wanted.nvrtc()));
+  }
+  if (newer_revision) {
+    exact = false;
+    differs("template_revision", "the template has a newer revision");
+  }
+  return exact ? v1::EXACT : v1::ENVIRONMENT_DIFFERS;
+}
+
+}  // namespace rooftune
