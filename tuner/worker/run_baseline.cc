@@ -21,7 +21,8 @@ constexpr int kMatmulNodes = 2;
 }  // namespace
 
 absl::Status RunSession::SetUpBaseline(const std::string& name, Participant* participant) {
-  if (problem_ == nullptr) return Error(absl::StatusCode::kFailedPrecondition, "NOT_PREPARED", "no problem is prepared");
+  if (problem_ == nullptr)
+    return Error(absl::StatusCode::kFailedPrecondition, "NOT_PREPARED", "no problem is prepared");
   if (name == "cublaslt_first") return SetUpMatmul(participant);
   if (name == "copy") return SetUpCopy(participant);
   return Error(absl::StatusCode::kInvalidArgument, "UNKNOWN_BASELINE",
@@ -60,8 +61,9 @@ absl::Status RunSession::SetUpMatmul(Participant* participant) {
   VerifyTarget target;
   target.output = [this](int tensor) { return problem_->SetPointer(tensor, 0); };
   std::string message;
-  RT_RETURN_IF_ERROR(verifier_->Verify(*problem_, cpu_check_, target, [&] { return participant->work.enqueue(0); },
-                                       participant->result.mutable_verification(), &message));
+  RT_RETURN_IF_ERROR(verifier_->Verify(
+      *problem_, cpu_check_, target, [&] { return participant->work.enqueue(0); },
+      participant->result.mutable_verification(), &message));
   if (!Passed(participant)) participant->result.set_message(message);
   return absl::OkStatus();
 }

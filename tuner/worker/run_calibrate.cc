@@ -68,7 +68,8 @@ absl::Status Calibrator::Run(device::v1::Calibration* calibration) {
   RT_ASSIGN_OR_RETURN(const int64_t free, gpu.FreeBytes());
   // Largest size, plus what is read to flush the L2.
   const int64_t wanted = kLargest + ColdBytes(gpu.limits().l2_bytes);
-  const int64_t fits = static_cast<int64_t>(static_cast<double>(free) * kShareOfFree) / kPieceAlignment * kPieceAlignment;
+  const int64_t fits =
+      static_cast<int64_t>(static_cast<double>(free) * kShareOfFree) / kPieceAlignment * kPieceAlignment;
   RT_ASSIGN_OR_RETURN(pool_, DeviceBuffer::Create(gpu, std::min(wanted, fits)));
   RT_RETURN_IF_ERROR(context_.support.Write(pool_.ptr(), pool_.size()));
   RT_RETURN_IF_ERROR(gpu.Synchronize("filling the pool"));
@@ -157,9 +158,9 @@ absl::Status Calibrator::Launches(device::v1::Calibration* calibration) {
   const GpuContext& gpu = context_.gpu;
   SupportKernels& support = context_.support;
   RT_ASSIGN_OR_RETURN(const std::unique_ptr<GpuGraph> graph, GpuGraph::Capture(gpu, [&] {
-    for (int i = 0; i < kEmptyKernels; ++i) RT_RETURN_IF_ERROR(support.Empty());
-    return absl::OkStatus();
-  }));
+                        for (int i = 0; i < kEmptyKernels; ++i) RT_RETURN_IF_ERROR(support.Empty());
+                        return absl::OkStatus();
+                      }));
   RT_ASSIGN_OR_RETURN(const GpuEvent start, GpuEvent::Create(gpu));
   RT_ASSIGN_OR_RETURN(const GpuEvent end, GpuEvent::Create(gpu));
   RT_ASSIGN_OR_RETURN(const DeviceBuffer clock_words, DeviceBuffer::Create(gpu, 32));
@@ -272,7 +273,8 @@ worker::v1::CalibrateResult RunSession::Calibrate(const worker::v1::CalibrateReq
   if (!status.ok()) {
     result.set_message(std::string(status.message()));
   } else {
-    result.set_message(absl::StrCat(notes, notes.empty() || calibrator.notes().empty() ? "" : "; ", calibrator.notes()));
+    result.set_message(
+        absl::StrCat(notes, notes.empty() || calibrator.notes().empty() ? "" : "; ", calibrator.notes()));
   }
   return result;
 }

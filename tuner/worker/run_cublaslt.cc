@@ -10,16 +10,16 @@ namespace rooftune {
 namespace {
 
 // Values of cublasLt.h, cublas_api.h and library_types.h (13.0); the library keeps them between major versions.
-constexpr int kComputeFp32 = 68;           // CUBLAS_COMPUTE_32F: no TF32
-constexpr int kRealFp32 = 0;               // CUDA_R_32F
-constexpr int kRealFp16 = 2;               // CUDA_R_16F
-constexpr int kRealBf16 = 14;              // CUDA_R_16BF
-constexpr int kDescTransA = 3;             // CUBLASLT_MATMUL_DESC_TRANSA, int32
-constexpr int kDescTransB = 4;             // CUBLASLT_MATMUL_DESC_TRANSB, int32
-constexpr int kLayoutBatchCount = 5;       // CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, int32
-constexpr int kLayoutBatchOffset = 6;      // CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, int64
-constexpr int kPreferenceWorkspace = 1;    // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64
-constexpr int kOpTranspose = 1;            // CUBLAS_OP_T
+constexpr int kComputeFp32 = 68;         // CUBLAS_COMPUTE_32F: no TF32
+constexpr int kRealFp32 = 0;             // CUDA_R_32F
+constexpr int kRealFp16 = 2;             // CUDA_R_16F
+constexpr int kRealBf16 = 14;            // CUDA_R_16BF
+constexpr int kDescTransA = 3;           // CUBLASLT_MATMUL_DESC_TRANSA, int32
+constexpr int kDescTransB = 4;           // CUBLASLT_MATMUL_DESC_TRANSB, int32
+constexpr int kLayoutBatchCount = 5;     // CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, int32
+constexpr int kLayoutBatchOffset = 6;    // CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, int64
+constexpr int kPreferenceWorkspace = 1;  // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64
+constexpr int kOpTranspose = 1;          // CUBLAS_OP_T
 constexpr uint64_t kWorkspaceBytes = uint64_t{64} << 20;
 
 // cublasLtMatmulHeuristicResult_t.
@@ -93,9 +93,7 @@ struct CublasLt::Functions {
 };
 
 absl::StatusOr<GemmProblem> GemmProblemOf(const Op& op, v1::DType out, float alpha) {
-  const auto refuse = [](absl::string_view why) {
-    return Error(absl::StatusCode::kUnimplemented, "NO_BASELINE", why);
-  };
+  const auto refuse = [](absl::string_view why) { return Error(absl::StatusCode::kUnimplemented, "NO_BASELINE", why); };
   if (op.kind != "gemm") return refuse(absl::StrCat("cublaslt_first is a baseline for gemm, not for ", op.kind));
   for (const char* attribute : {"bias", "act", "beta"}) {
     if (NameOr(op, attribute, 0) != 0) return refuse(absl::StrCat("cublaslt_first does not do ", attribute));
@@ -133,9 +131,9 @@ LtProduct ColumnMajor(const GemmProblem& p) {
 
 absl::StatusOr<std::unique_ptr<CublasLt>> CublasLt::Load(const GpuContext& context) {
   const std::string chosen = EnvironmentOr("ROOFTUNE_LIBCUBLASLT");
-  const std::vector<std::string> names =
-      chosen.empty() ? std::vector<std::string>{"libcublasLt.so.13", "libcublasLt.so.12"}
-                     : std::vector<std::string>{chosen};
+  const std::vector<std::string> names = chosen.empty()
+                                             ? std::vector<std::string>{"libcublasLt.so.13", "libcublasLt.so.12"}
+                                             : std::vector<std::string>{chosen};
   const absl::StatusOr<DynamicLibrary> library = DynamicLibrary::Open(names);
   if (!library.ok()) {
     return Error(absl::StatusCode::kUnavailable, "NO_CUBLASLT",
@@ -152,6 +150,8 @@ absl::StatusOr<std::unique_ptr<CublasLt>> CublasLt::Load(const GpuContext& conte
   RT_RETURN_IF_ERROR(lt->Check(lt->functions_->Create(&lt->handle_), "cublasLtCreate"));
   return lt;
 }
+
+CublasLt::CublasLt(const GpuContext& context) : context_(context) {}
 
 CublasLt::~CublasLt() {
   if (handle_ != nullptr) functions_->Destroy(handle_);
@@ -191,12 +191,12 @@ absl::Status CublasLt::Describe(const GemmProblem& problem, Matmul* matmul) cons
       Check(functions_->DescCreate(&matmul->description_, kComputeFp32, kRealFp32), "matmul description"));
   const int32_t transpose = kOpTranspose;
   if (product.first.transposed) {
-    RT_RETURN_IF_ERROR(Check(
-        functions_->DescSet(matmul->description_, kDescTransA, &transpose, sizeof(transpose)), "transposing"));
+    RT_RETURN_IF_ERROR(
+        Check(functions_->DescSet(matmul->description_, kDescTransA, &transpose, sizeof(transpose)), "transposing"));
   }
   if (product.second.transposed) {
-    RT_RETURN_IF_ERROR(Check(
-        functions_->DescSet(matmul->description_, kDescTransB, &transpose, sizeof(transpose)), "transposing"));
+    RT_RETURN_IF_ERROR(
+        Check(functions_->DescSet(matmul->description_, kDescTransB, &transpose, sizeof(transpose)), "transposing"));
   }
   RT_ASSIGN_OR_RETURN(matmul->layout_[0], MakeLayout(product.first, problem.dtype, problem.batch));
   RT_ASSIGN_OR_RETURN(matmul->layout_[1], MakeLayout(product.second, problem.dtype, problem.batch));
@@ -209,9 +209,9 @@ absl::Status CublasLt::Choose(Matmul* matmul) const {
   RT_RETURN_IF_ERROR(Check(functions_->PreferenceCreate(&preference), "matmul preference"));
   HeuristicResult result = {};
   int returned = 0;
-  absl::Status status = Check(
-      functions_->PreferenceSet(preference, kPreferenceWorkspace, &kWorkspaceBytes, sizeof(kWorkspaceBytes)),
-      "workspace size");
+  absl::Status status =
+      Check(functions_->PreferenceSet(preference, kPreferenceWorkspace, &kWorkspaceBytes, sizeof(kWorkspaceBytes)),
+            "workspace size");
   if (status.ok()) {
     status = Check(functions_->Heuristic(handle_, matmul->description_, matmul->layout_[0], matmul->layout_[1],
                                          matmul->layout_[2], matmul->layout_[2], preference, 1, &result, &returned),
@@ -245,12 +245,11 @@ CublasLt::Matmul::~Matmul() {
 absl::Status CublasLt::Matmul::Enqueue(cuda::DevicePtr a, cuda::DevicePtr b, cuda::DevicePtr d) const {
   const float beta = 0;
   void* const out = const_cast<void*>(Address(d));
-  return library_.Check(
-      library_.functions_->Matmul(library_.handle_, description_, &alpha_, Address(b), layout_[0], Address(a),
-                                  layout_[1], &beta, out, layout_[2], out, layout_[2], algorithm_,
-                                  const_cast<void*>(Address(workspace_.ptr())), kWorkspaceBytes,
-                                  library_.context_.stream()),
-      "cublasLtMatmul");
+  return library_.Check(library_.functions_->Matmul(library_.handle_, description_, &alpha_, Address(b), layout_[0],
+                                                    Address(a), layout_[1], &beta, out, layout_[2], out, layout_[2],
+                                                    algorithm_, const_cast<void*>(Address(workspace_.ptr())),
+                                                    kWorkspaceBytes, library_.context_.stream()),
+                        "cublasLtMatmul");
 }
 
 }  // namespace rooftune

@@ -81,7 +81,7 @@ class CublasLt {
 
  private:
   struct Functions;
-  explicit CublasLt(const GpuContext& context) : context_(context) {}
+  explicit CublasLt(const GpuContext& context);
   absl::Status Check(int status, absl::string_view what) const;
   absl::Status Describe(const GemmProblem& problem, Matmul* matmul) const;
   absl::StatusOr<void*> MakeLayout(const LtLayout& layout, v1::DType dtype, int64_t batch) const;

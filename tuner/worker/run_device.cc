@@ -114,7 +114,11 @@ bool LooksLikeCubin(absl::string_view bytes) {
   // ELF64 header: e_machine at 18 (190 = EM_CUDA), e_shoff at 40, e_shentsize at 58, e_shnum at 60.
   constexpr size_t kHeader = 64;
   constexpr uint16_t kMachineCuda = 190;
-  if (bytes.size() < kHeader || std::memcmp(bytes.data(), "\x7f" "ELF\x02\x01", 6) != 0) return false;
+  if (bytes.size() < kHeader || std::memcmp(bytes.data(),
+                                            "\x7f"
+                                            "ELF\x02\x01",
+                                            6) != 0)
+    return false;
   uint16_t machine = 0;
   uint64_t section_offset = 0;
   uint16_t section_size = 0;
@@ -146,8 +150,8 @@ LoadedModule::~LoadedModule() {
 
 absl::StatusOr<cuda::Function> LoadedModule::Function(const std::string& symbol) const {
   cuda::Function function = nullptr;
-  RT_RETURN_IF_ERROR(context_.driver().Check(
-      context_.driver().ModuleGetFunction(&function, module_, symbol.c_str()), absl::StrCat("kernel '", symbol, "'")));
+  RT_RETURN_IF_ERROR(context_.driver().Check(context_.driver().ModuleGetFunction(&function, module_, symbol.c_str()),
+                                             absl::StrCat("kernel '", symbol, "'")));
   return function;
 }
 
@@ -167,8 +171,8 @@ absl::Status GpuEvent::Record() const {
 
 absl::StatusOr<double> GpuEvent::SinceUs(const GpuEvent& start) const {
   float milliseconds = 0;
-  RT_RETURN_IF_ERROR(context_->driver().Check(
-      context_->driver().EventElapsedTime(&milliseconds, start.event_, event_), "cuEventElapsedTime"));
+  RT_RETURN_IF_ERROR(context_->driver().Check(context_->driver().EventElapsedTime(&milliseconds, start.event_, event_),
+                                              "cuEventElapsedTime"));
   return static_cast<double>(milliseconds) * 1000;
 }
 
@@ -176,12 +180,12 @@ absl::StatusOr<std::unique_ptr<GpuGraph>> GpuGraph::Capture(const GpuContext& co
                                                             const std::function<absl::Status()>& enqueue) {
   const CudaDriver& driver = context.driver();
   std::unique_ptr<GpuGraph> graph(new GpuGraph(context));
-  RT_RETURN_IF_ERROR(driver.Check(driver.StreamBeginCapture(context.stream(), cuda::kCaptureThreadLocal),
-                                  "cuStreamBeginCapture"));
+  RT_RETURN_IF_ERROR(
+      driver.Check(driver.StreamBeginCapture(context.stream(), cuda::kCaptureThreadLocal), "cuStreamBeginCapture"));
   const absl::Status enqueued = enqueue();
   // Capture must be ended whatever happened, or the stream stays unusable.
-  const absl::Status ended = driver.Check(driver.StreamEndCapture(context.stream(), &graph->graph_),
-                                          "cuStreamEndCapture");
+  const absl::Status ended =
+      driver.Check(driver.StreamEndCapture(context.stream(), &graph->graph_), "cuStreamEndCapture");
   RT_RETURN_IF_ERROR(enqueued);
   RT_RETURN_IF_ERROR(ended);
   RT_RETURN_IF_ERROR(driver.Check(driver.GraphInstantiate(&graph->exec_, graph->graph_, 0), "cuGraphInstantiate"));

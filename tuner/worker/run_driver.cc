@@ -13,8 +13,8 @@ std::string Resolve(const DynamicLibrary& library, cuda::Functions& functions) {
   std::string missing;
 #define ROOFTUNE_CUDA_FIND(member, symbol, parameters) \
   functions.member = reinterpret_cast<decltype(functions.member)>(library.Find(symbol));
-#define ROOFTUNE_CUDA_NEED(member, symbol, parameters)   \
-  ROOFTUNE_CUDA_FIND(member, symbol, parameters)         \
+#define ROOFTUNE_CUDA_NEED(member, symbol, parameters) \
+  ROOFTUNE_CUDA_FIND(member, symbol, parameters)       \
   if (functions.member == nullptr && missing.empty()) missing = symbol;
   ROOFTUNE_CUDA_REQUIRED(ROOFTUNE_CUDA_NEED)
   ROOFTUNE_CUDA_OPTIONAL(ROOFTUNE_CUDA_FIND)

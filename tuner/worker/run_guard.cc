@@ -81,8 +81,8 @@ absl::Status GuardedBuffer::SetAccess(int flags) const {
   cuda::MemAccessDesc access;
   access.location.id = context_.device();
   access.flags = flags;
-  return context_.driver().Check(
-      context_.driver().MemSetAccess(base_, static_cast<size_t>(layout_.mapped), &access, 1), "cuMemSetAccess");
+  return context_.driver().Check(context_.driver().MemSetAccess(base_, static_cast<size_t>(layout_.mapped), &access, 1),
+                                 "cuMemSetAccess");
 }
 
 GuardedBuffer::~GuardedBuffer() {
@@ -93,8 +93,7 @@ GuardedBuffer::~GuardedBuffer() {
 }
 
 std::array<GuardedBuffer::Range, 2> GuardedBuffer::zones() const {
-  return {Range{base_, layout_.offset},
-          Range{ptr() + static_cast<cuda::DevicePtr>(bytes_), layout_.after}};
+  return {Range{base_, layout_.offset}, Range{ptr() + static_cast<cuda::DevicePtr>(bytes_), layout_.after}};
 }
 
 absl::Status GuardedBuffer::FillOnes() const {

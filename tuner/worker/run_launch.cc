@@ -62,8 +62,8 @@ absl::Status AddWorkspace(int64_t offset, const Bindings& bindings, ArgumentPack
   return absl::OkStatus();
 }
 
-absl::StatusOr<KernelLaunch> MakeLaunch(const GpuContext& context, const LoadedModule& module,
-                                        const v1::Launch& launch, const Bindings& bindings) {
+absl::StatusOr<KernelLaunch> MakeLaunch(const GpuContext& context, const LoadedModule& module, const v1::Launch& launch,
+                                        const Bindings& bindings) {
   RT_RETURN_IF_ERROR(CheckGeometry(launch, context.limits()));
   KernelLaunch made;
   made.symbol = launch.symbol();
@@ -157,12 +157,12 @@ absl::Status CheckGeometry(const v1::Launch& launch, const DeviceLimits& limits)
   const std::string kernel = absl::StrCat("kernel '", launch.symbol(), "': ");
   for (int i = 0; i < 3; ++i) {
     if (grid[i] < 1 || grid[i] > limits.grid[i]) {
-      return Invalid(absl::StrCat(kernel, "grid ", grid[i], " in dimension ", i, "; the device allows ",
-                                  limits.grid[i]));
+      return Invalid(
+          absl::StrCat(kernel, "grid ", grid[i], " in dimension ", i, "; the device allows ", limits.grid[i]));
     }
     if (block[i] < 1 || block[i] > limits.block[i]) {
-      return Invalid(absl::StrCat(kernel, "block ", block[i], " in dimension ", i, "; the device allows ",
-                                  limits.block[i]));
+      return Invalid(
+          absl::StrCat(kernel, "block ", block[i], " in dimension ", i, "; the device allows ", limits.block[i]));
     }
   }
   if (block[0] * block[1] * block[2] > limits.threads_per_block) {

@@ -73,9 +73,9 @@ absl::StatusOr<GpuLease> GpuLease::Take(const std::string& path, absl::Time dead
                    absl::StrCat("can't lock ", path, ": ", std::strerror(errno)));
     }
     if (absl::Now() >= deadline) {
-      return Error(absl::StatusCode::kUnavailable, "GPU_LEASED",
-                   absl::StrCat("the GPU is leased by ", HolderOf(fd), " (", path,
-                                "): stop it, or choose another --device"));
+      return Error(
+          absl::StatusCode::kUnavailable, "GPU_LEASED",
+          absl::StrCat("the GPU is leased by ", HolderOf(fd), " (", path, "): stop it, or choose another --device"));
     }
     absl::SleepFor(kRetryEvery);
   }

@@ -10,8 +10,8 @@ namespace {
 
 using Device = struct NvmlDeviceTag*;
 
-constexpr int kClockSm = 1;               // NVML_CLOCK_SM
-constexpr int kInsufficientSize = 7;      // NVML_ERROR_INSUFFICIENT_SIZE
+constexpr int kClockSm = 1;           // NVML_CLOCK_SM
+constexpr int kInsufficientSize = 7;  // NVML_ERROR_INSUFFICIENT_SIZE
 
 // nvmlProcessInfo_t (v2, which nvmlDeviceGetComputeRunningProcesses_v3 fills).
 struct ProcessInfo {
@@ -46,8 +46,8 @@ struct Nvml::Functions {
 };
 
 absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Load() {
-  absl::StatusOr<DynamicLibrary> library = DynamicLibrary::Open({EnvironmentOr("ROOFTUNE_LIBNVML"),
-                                                                 "libnvidia-ml.so.1"});
+  absl::StatusOr<DynamicLibrary> library =
+      DynamicLibrary::Open({EnvironmentOr("ROOFTUNE_LIBNVML"), "libnvidia-ml.so.1"});
   if (!library.ok()) return library.status();
   std::unique_ptr<Nvml> nvml(new Nvml);
   nvml->path_ = library->path();
@@ -98,7 +98,8 @@ Nvml::State Nvml::Read(const std::string& uuid) const {
   if (f.PowerLimit != nullptr && f.PowerLimit(device, &value) == 0) {
     state.power_limit_watts = static_cast<int>((value + 500) / 1000);
   }
-  if (f.MaxClock != nullptr && f.MaxClock(device, kClockSm, &value) == 0) state.max_sm_clock_mhz = static_cast<int>(value);
+  if (f.MaxClock != nullptr && f.MaxClock(device, kClockSm, &value) == 0)
+    state.max_sm_clock_mhz = static_cast<int>(value);
   if (f.Clock != nullptr && f.Clock(device, kClockSm, &value) == 0) state.sm_clock_mhz = static_cast<int>(value);
   unsigned long long reasons = 0;
   if (f.Reasons != nullptr && f.Reasons(device, &reasons) == 0) state.throttle_reasons = reasons;

@@ -53,8 +53,8 @@ void FillFromNvml(const Nvml& nvml, const DeviceId& id, worker::v1::DeviceInfo* 
 
 void ProbeCublasLt(worker::v1::ProbeResult* result) {
   worker::v1::Library* const entry = AddLibrary("cublasLt", result);
-  const auto library = DynamicLibrary::Open(
-      {EnvironmentOr("ROOFTUNE_LIBCUBLASLT"), "libcublasLt.so.13", "libcublasLt.so.12"});
+  const auto library =
+      DynamicLibrary::Open({EnvironmentOr("ROOFTUNE_LIBCUBLASLT"), "libcublasLt.so.13", "libcublasLt.so.12"});
   if (!library.ok()) {
     entry->set_error(std::string(library.status().message()));
     return;

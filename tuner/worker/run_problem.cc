@@ -45,8 +45,9 @@ SetPlan PlanSets(int64_t set_bytes, int64_t l2_bytes, int64_t available, bool wa
   return plan;
 }
 
-absl::StatusOr<std::unique_ptr<PreparedProblem>> PreparedProblem::Create(const GpuContext& context, SupportKernels& support,
-                                                         const worker::v1::PrepareRequest& request) {
+absl::StatusOr<std::unique_ptr<PreparedProblem>> PreparedProblem::Create(const GpuContext& context,
+                                                                         SupportKernels& support,
+                                                                         const worker::v1::PrepareRequest& request) {
   std::unique_ptr<PreparedProblem> problem(new PreparedProblem(context, support, request));
   RT_RETURN_IF_ERROR(problem->CheckRequest());
   RT_RETURN_IF_ERROR(problem->PlanMemory());
@@ -95,8 +96,10 @@ absl::Status PreparedProblem::PlanMemory() {
   set_plan_ = PlanSets(set_bytes, context_.limits().l2_bytes, cap - fixed, request_.l2() == v1::WARM);
   if (set_plan_.sets < 1) {
     return Error(absl::StatusCode::kResourceExhausted, "OUT_OF_MEMORY",
-                 absl::StrCat("the problem needs ", fixed + set_bytes, " bytes of device memory (tensors twice, 12 bytes "
-                              "for each expected element, workspace); ", cap, " may be used"));
+                 absl::StrCat("the problem needs ", fixed + set_bytes,
+                              " bytes of device memory (tensors twice, 12 bytes "
+                              "for each expected element, workspace); ",
+                              cap, " may be used"));
   }
   return absl::OkStatus();
 }
@@ -179,7 +182,7 @@ absl::Status PreparedProblem::RunReference() {
 }
 
 absl::Status PreparedProblem::AddReferenceArgument(const worker::v1::ReferencePlan::Argument& argument,
-                                           const Bindings& bindings, ArgumentPack& pack) const {
+                                                   const Bindings& bindings, ArgumentPack& pack) const {
   using Argument = worker::v1::ReferencePlan::Argument;
   const auto output_named = [&](const std::string& name) -> const Output* {
     for (const Output& output : outputs_) {

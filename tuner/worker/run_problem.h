@@ -32,14 +32,14 @@ SetPlan PlanSets(int64_t set_bytes, int64_t l2_bytes, int64_t available, bool wa
 class PreparedProblem {
  public:
   struct Output {
-    int tensor = 0;  // index into tensors()
+    int tensor = 0;          // index into tensors()
     DeviceBuffer value;      // doubles
     DeviceBuffer magnitude;  // floats
   };
 
   // Allocates, fills, runs the reference. RESOURCE_EXHAUSTED with the sizes if the tensors do not fit.
   static absl::StatusOr<std::unique_ptr<PreparedProblem>> Create(const GpuContext& context, SupportKernels& support,
-                                                         const worker::v1::PrepareRequest& request);
+                                                                 const worker::v1::PrepareRequest& request);
 
   const worker::v1::PrepareRequest& request() const { return request_; }
   const google::protobuf::RepeatedPtrField<worker::v1::ProblemTensor>& tensors() const { return request_.tensor(); }

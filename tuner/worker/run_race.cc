@@ -52,7 +52,8 @@ void RunSession::RunRounds(const worker::v1::RaceRequest& request, const Progres
       const int i = (round + turn) % n;
       Participant& participant = (*participants)[static_cast<size_t>(i)];
       if (participant.is_out) continue;
-      const int left = participant.timer->options().max_samples() - static_cast<int>(participant.timer->samples().size());
+      const int left =
+          participant.timer->options().max_samples() - static_cast<int>(participant.timer->samples().size());
       if (left <= 0) continue;
       anyone_left = true;
       progress(i);

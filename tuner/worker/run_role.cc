@@ -1,7 +1,7 @@
 // The run role: one process on one GPU, requests one after the other.
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <memory>

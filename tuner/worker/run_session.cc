@@ -123,8 +123,9 @@ absl::Status RunSession::SetUpCandidate(const RunRequest& request, Participant* 
   if (problem_ == nullptr) return NotPrepared();
   RT_RETURN_IF_ERROR(CheckDigest(request));
   if (request.plan().op() != problem_->request().op()) {
-    return Error(absl::StatusCode::kInvalidArgument, "BAD_PLAN",
-                 absl::StrCat("the plan is for '", request.plan().op(), "', prepared is '", problem_->request().op(), "'"));
+    return Error(
+        absl::StatusCode::kInvalidArgument, "BAD_PLAN",
+        absl::StrCat("the plan is for '", request.plan().op(), "', prepared is '", problem_->request().op(), "'"));
   }
   RT_ASSIGN_OR_RETURN(participant->module, LoadedModule::Load(context_, request.cubin(), "the candidate"));
   if (request.verify()) {
@@ -139,8 +140,7 @@ absl::Status RunSession::SetUpCandidate(const RunRequest& request, Participant* 
     Bindings bindings = problem_->SetBindings(set);
     bindings.workspace = participant->workspace.ptr();
     bindings.workspace_bytes = workspace_bytes;
-    RT_ASSIGN_OR_RETURN(BoundPlan plan,
-                        BoundPlan::Create(context_, *participant->module, request.plan(), bindings));
+    RT_ASSIGN_OR_RETURN(BoundPlan plan, BoundPlan::Create(context_, *participant->module, request.plan(), bindings));
     participant->plans.push_back(std::move(plan));
   }
   participant->work.enqueue = [this, participant](int set) {
@@ -169,8 +169,9 @@ absl::Status RunSession::VerifyCandidate(const RunRequest& request, Participant*
   for (int i = 0; i < problem_->tensors().size(); ++i) target.guarded.push_back(&problem_->guarded(i));
   if (workspace != nullptr) target.guarded.push_back(workspace.get());
   std::string message;
-  RT_RETURN_IF_ERROR(verifier_->Verify(*problem_, cpu_check_, target, [&] { return plan.Enqueue(context_); },
-                                       participant->result.mutable_verification(), &message));
+  RT_RETURN_IF_ERROR(verifier_->Verify(
+      *problem_, cpu_check_, target, [&] { return plan.Enqueue(context_); }, participant->result.mutable_verification(),
+      &message));
   participant->result.set_message(message);
   return absl::OkStatus();
 }
@@ -187,8 +188,7 @@ absl::Status RunSession::SetUpTimer(const worker::v1::MeasureOptions& options, P
     RT_ASSIGN_OR_RETURN(work.flush, problem_->FlushBuffer());
     work.flush_bytes = problem_->flush_bytes();
   }
-  RT_ASSIGN_OR_RETURN(participant->timer,
-                      Timer::Create({context_, *support_, clock_gate_}, std::move(work), options));
+  RT_ASSIGN_OR_RETURN(participant->timer, Timer::Create({context_, *support_, clock_gate_}, std::move(work), options));
   return participant->timer->WarmUp();
 }
 

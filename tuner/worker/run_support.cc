@@ -8,9 +8,9 @@
 namespace rooftune {
 namespace {
 
-constexpr const char* kSymbols[] = {"rt_fill",  "rt_poison", "rt_reset_result", "rt_compare", "rt_check_bytes",
-                                    "rt_copy",  "rt_read",   "rt_write",        "rt_empty",   "rt_read_write",
-                                    "rt_ffma",  "rt_ex2",    "rt_flush_read",   "rt_l2_read", "rt_clock"};
+constexpr const char* kSymbols[] = {"rt_fill", "rt_poison", "rt_reset_result", "rt_compare", "rt_check_bytes",
+                                    "rt_copy", "rt_read",   "rt_write",        "rt_empty",   "rt_read_write",
+                                    "rt_ffma", "rt_ex2",    "rt_flush_read",   "rt_l2_read", "rt_clock"};
 
 // Bytes that a block of 512 threads moves in one go, and its size.
 constexpr int64_t kTileBytes = 32 << 10;

@@ -70,11 +70,11 @@ absl::Status Timer::CaptureGraphs(double execution_us) {
   chunks_ = PlanReplays(execution_us, work_.nodes, work_.sets, work_.rotation);
   for (const ReplayChunk& chunk : chunks_) {
     RT_ASSIGN_OR_RETURN(std::unique_ptr<GpuGraph> graph, GpuGraph::Capture(context_.gpu, [&] {
-      for (int i = 0; i < chunk.count; ++i) {
-        RT_RETURN_IF_ERROR(work_.enqueue((chunk.first_set + i) % work_.sets));
-      }
-      return absl::OkStatus();
-    }));
+                          for (int i = 0; i < chunk.count; ++i) {
+                            RT_RETURN_IF_ERROR(work_.enqueue((chunk.first_set + i) % work_.sets));
+                          }
+                          return absl::OkStatus();
+                        }));
     graphs_.push_back(std::move(graph));
   }
   sample_us_ = execution_us * chunks_[0].count;
@@ -162,7 +162,8 @@ absl::Status Timer::Measure(absl::Time deadline) {
     const bool first = samples_.empty();
     const int left = options_.max_samples() - static_cast<int>(samples_.size());
     RT_RETURN_IF_ERROR(Burst(first && abandon_us > 0 ? std::min(left, kFirstSamples) : left));
-    if (first && abandon_us > 0 && !samples_.empty() && *std::min_element(samples_.begin(), samples_.end()) > abandon_us) {
+    if (first && abandon_us > 0 && !samples_.empty() &&
+        *std::min_element(samples_.begin(), samples_.end()) > abandon_us) {
       abandoned_ = true;
       break;
     }

@@ -125,8 +125,8 @@ absl::Status Verifier::Verify(const PreparedProblem& problem, const CpuCheck& cp
   return absl::OkStatus();
 }
 
-absl::Status Verifier::CompareOutput(const PreparedProblem& problem, const PreparedProblem::Output& output, cuda::DevicePtr at,
-                                     v1::Verification* verification, std::string* message) {
+absl::Status Verifier::CompareOutput(const PreparedProblem& problem, const PreparedProblem::Output& output,
+                                     cuda::DevicePtr at, v1::Verification* verification, std::string* message) {
   const worker::v1::ProblemTensor& tensor = problem.tensors(output.tensor);
   const v1::DType dtype = tensor.spec().dtype();
   const worker::v1::Tolerance& tolerance = problem.request().tolerance();
@@ -134,8 +134,8 @@ absl::Status Verifier::CompareOutput(const PreparedProblem& problem, const Prepa
   const ErrorBound bound = MakeErrorBound(dtype, tolerance.accumulation_length(), scale);
   const CudaDriver& driver = context_.driver();
   RT_RETURN_IF_ERROR(support_.ResetResult(result_.ptr()));
-  RT_RETURN_IF_ERROR(support_.Compare(at, output.value.ptr(), output.magnitude.ptr(), tensor.elements(), dtype, bound,
-                                      result_.ptr()));
+  RT_RETURN_IF_ERROR(
+      support_.Compare(at, output.value.ptr(), output.magnitude.ptr(), tensor.elements(), dtype, bound, result_.ptr()));
   RT_RETURN_IF_ERROR(context_.Synchronize("comparing"));
   CompareResult result;
   RT_RETURN_IF_ERROR(driver.Check(driver.MemcpyDtoH(&result, result_.ptr(), sizeof(result)), "comparing"));
@@ -156,22 +156,23 @@ absl::Status Verifier::CompareOutput(const PreparedProblem& problem, const Prepa
   const size_t size = static_cast<size_t>(tensor.bytes() / tensor.elements());
   RT_RETURN_IF_ERROR(driver.Check(driver.MemcpyDtoH(stored, at + index * size, std::min(size, sizeof(stored))),
                                   "reading a wrong element"));
-  RT_RETURN_IF_ERROR(driver.Check(driver.MemcpyDtoH(&expected, output.value.ptr() + index * sizeof(double),
-                                                    sizeof(double)), "reading its reference"));
+  RT_RETURN_IF_ERROR(
+      driver.Check(driver.MemcpyDtoH(&expected, output.value.ptr() + index * sizeof(double), sizeof(double)),
+                   "reading its reference"));
   verification->set_first_wrong_index(static_cast<int64_t>(index));
   verification->set_first_wrong_value(DecodeElement(stored, dtype));
   verification->set_first_wrong_expected(expected);
-  *message = absl::StrCat(result.wrong, " of ", tensor.elements(), " elements of '", tensor.spec().name(),
-                          "' are wrong (", result.unwritten, " never written, ", result.nonfinite,
-                          " not finite); the first is [", index, "]: ", verification->first_wrong_value(),
-                          ", expected ", expected);
+  *message =
+      absl::StrCat(result.wrong, " of ", tensor.elements(), " elements of '", tensor.spec().name(), "' are wrong (",
+                   result.unwritten, " never written, ", result.nonfinite, " not finite); the first is [", index,
+                   "]: ", verification->first_wrong_value(), ", expected ", expected);
   return absl::OkStatus();
 }
 
 absl::StatusOr<int64_t> Verifier::DamagedBytes(const std::vector<GuardedBuffer*>& guarded) {
   const CudaDriver& driver = context_.driver();
-  RT_RETURN_IF_ERROR(driver.Check(driver.MemsetD8Async(damaged_.ptr(), 0, sizeof(uint64_t), context_.stream()),
-                                  "cuMemsetD8Async"));
+  RT_RETURN_IF_ERROR(
+      driver.Check(driver.MemsetD8Async(damaged_.ptr(), 0, sizeof(uint64_t), context_.stream()), "cuMemsetD8Async"));
   for (const GuardedBuffer* buffer : guarded) {
     for (const GuardedBuffer::Range& zone : buffer->zones()) {
       if (zone.bytes > 0) RT_RETURN_IF_ERROR(support_.CheckBytes(zone.ptr, zone.bytes, damaged_.ptr()));

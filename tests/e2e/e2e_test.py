@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""The built daemon, worker and CLI together, on a modelled and a fake device."""
+import hashlib
+import pathlib
+import subprocess
+import tempfile
+import time
+import unittest
+
+import grpc
+
+from daemon import BIN, Daemon, fake_device
+
+ELEMENTWISE = ["elementwise", "n=1048576", "dtype=bf16", "chain=relu(add(a,b))"]
+GEMM = ["gemm", "m=1024", "n=1024", "k=1024", "dtype=bf16"]
+TIMES = "20000 + 10*abs(block - 256) + 1000*abs(vec - 8)"
+
+
+class ModelledDevice(unittest.TestCase):
+    """What a machine without a GPU can do, with real SASS."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = Daemon("--device", "model:h200-sxm")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.daemon.__exit__()
+
+    def test_tune_compiles_and_never_claims_more(self):
+        sweep = self.daemon.json("tune", *GEMM, "--max-trials", "16")
+        self.assertEqual(sweep["state"], "DONE", sweep)
+        self.assertEqual(sweep["evidence"], "COMPILED")
+        best = self.daemon.json("best", *GEMM)
+        record = best["record"]
+        self.assertEqual(best["match"], "EXACT")
+        self.assertEqual(record["evidence"], "COMPILED")
+        self.assertEqual(record["provider"], "TEMPLATE")
+        self.assertNotIn("measurement", record)
+        with tempfile.TemporaryDirectory() as out:
+            self.daemon.cli("fetch", *GEMM, "-o", out)
+            cubin, = pathlib.Path(out).glob("*.cubin")
+            data = cubin.read_bytes()
+            self.assertEqual(data[:4], b"\x7fELF")
+            self.assertEqual(hashlib.sha256(data).hexdigest(), record["artifact_digest"])
+            self.assertTrue((pathlib.Path(out) / "recipe.json").exists())
+        trials = self.daemon.json("trials", sweep["name"], "--limit", "100")["trial"]
+        self.assertEqual(len(trials), 16)
+        self.assertTrue(all("measurement" not in t for t in trials))
+
+    def test_generic_client_finds_health_and_services(self):
+        with grpc.insecure_channel(self.daemon.address) as channel:
+            check = channel.unary_unary("/grpc.health.v1.Health/Check")
+            for service in (b"", b"rooftune.v1.ConfigService"):
+                request = b"\x0a" + bytes([len(service)]) + service if service else b""
+                self.assertEqual(check(request, timeout=5), b"\x08\x01")  # SERVING
+            reflect = channel.stream_stream("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
+            answer = next(iter(reflect(iter([b"\x3a\x00"]), timeout=5)))  # list_services
+            for name in (b"ConfigService", b"EstimateService", b"SweepService", b"RecordService", b"DeviceService", b"TemplateService"):
+                self.assertIn(b"rooftune.v1." + name, answer)
+
+    def test_errors_say_what_to_do(self):
+        cases = [
+            (["best", "gem", "m=1"], 2, "gemm"),
+            (["best", "gemm", "m=1024", "n=1024", "k=1024", "dtype=bf61"], 2, "bf16"),
+            (["best", *GEMM, "colour=red"], 2, "colour"),
+            (["best", "gemm", "m=0", "n=1", "k=1", "dtype=bf16"], 2, "m"),
+            (["best", "gemm", "m=-5", "n=1", "k=1", "dtype=bf16"], 2, "m"),
+            (["best", "gemm", "m=99999999999999999999", "n=1", "k=1", "dtype=bf16"], 2, "m"),
+            (["best", "gemm", "m=1099511627776", "n=1099511627776", "k=1099511627776", "dtype=bf16"], 2, ""),
+            (["best", "--miss", "fail", "softmax", "rows=77", "cols=13", "dtype=fp16"], 3, "rooftune tune softmax"),
+            (["--device", "cuda:7", "best", *GEMM], 3, "cuda:7"),
+            (["tune", *GEMM, "--template", "nonsense"], 2, "nonsense"),
+            (["sweep", "show", "sweeps/none"], 3, "sweeps/none"),
+            (["fetch", *GEMM, "--min-evidence", "measured"], 6, ""),
+            (["devices", "calibrate"], 6, "GPU"),
+        ]
+        for args, code, text in cases:
+            with self.subTest(args=args):
+                done = self.daemon.cli(*args, check=False)
+                self.assertEqual(done.returncode, code, done.stderr)
+                self.assertIn(text, done.stderr)
+                self.assertNotIn("Traceback", done.stderr)
+
+    def test_estimate_needs_nothing(self):
+        answer = self.daemon.json("estimate", "gemm", "m=4096", "n=4096", "k=4096", "dtype=bf16", "--top", "3")
+        self.assertEqual(answer["work"]["pipe_ops"][0]["ops"], str(2 * 4096 ** 3))
+        self.assertEqual(answer["evidence"], "ESTIMATED")
+        self.assertEqual(len(answer["candidate"]), 3)
+        self.assertEqual(answer["bounds"]["bound"], "COMPUTE")
+        other = self.daemon.json("--device", "model:a100-sxm-80", "estimate", "gemm", "m=4096", "n=4096", "k=4096", "dtype=bf16")
+        self.assertGreater(other["bounds"]["floor_us"], answer["bounds"]["floor_us"])
+
+    def test_every_list_answers(self):
+        for args in (["devices", "list"], ["devices", "list", "--all"], ["devices", "show", "model:h200-sxm"], ["templates", "list"],
+                     ["templates", "show", "gemm_mma"], ["sweep", "list"], ["records", "list"], ["trials"], ["doctor"]):
+            with self.subTest(args=args):
+                self.assertTrue(self.daemon.cli(*args).stdout)
+
+
+class FakeDevice(unittest.TestCase):
+    def test_tune_best_export_import(self):
+        with tempfile.TemporaryDirectory() as tmp:
+            flag = fake_device(tmp, time_ns=TIMES, rules="baseline_us { key: 'copy' value: 25 }")
+            with Daemon("--device", flag) as daemon:
+                sweep = daemon.json("tune", *ELEMENTWISE, "--max-trials", "40", "--strategy", "exhaustive")
+                self.assertEqual(sweep["evidence"], "MEASURED")
+                best = daemon.json("best", *ELEMENTWISE)
+                daemon.cli("export", "--suite", "test", "-o", f"{tmp}/e.jsonl.gz")
+                exported = daemon.cli("export", "-o", "-").stdout.splitlines()
+                self.assertEqual(sum('"trial"' in line and line.startswith('{"trial"') for line in exported), 40)
+            with Daemon("--device", flag) as other:
+                self.assertIn("imported 1 sweeps, 40 trials", other.cli("import", f"{tmp}/e.jsonl.gz").stdout)
+                again = other.json("best", *ELEMENTWISE, "--miss", "fail")
+                self.assertEqual(again["record"]["config"], best["record"]["config"])
+                other.cli("import", f"{tmp}/e.jsonl.gz")  # twice is fine
+
+    def test_kill_9_loses_and_repeats_nothing(self):
+        with tempfile.TemporaryDirectory() as tmp:
+            data = f"{tmp}/data"
+            flag = fake_device(tmp, time_ns=TIMES, rules="rule { phase: RUN delay_s: 0.02 }")
+            with Daemon("--device", flag, data=data) as daemon:
+                name = daemon.cli("tune", *ELEMENTWISE, "--max-trials", "60", "--detach").stdout.strip()
+                while len(before := daemon.json("trials", name, "--limit", "100").get("trial", [])) < 10:
+                    time.sleep(0.02)
+                daemon.kill()
+            with Daemon("--device", flag, data=data) as daemon:
+                self.assertEqual(daemon.json("sweep", "watch", name)["state"], "DONE")
+                after = daemon.json("trials", name, "--limit", "100")["trial"]
+                self.assertEqual(len(after), 60)
+                by_name = {t["name"]: t for t in after}
+                for trial in before:
+                    self.assertEqual(by_name[trial["name"]], trial)
+                self.assertEqual(len({(t["template_id"], str(sorted(t["config"].items()))) for t in after}), 60)
+
+    def test_second_instance_refuses(self):
+        with tempfile.TemporaryDirectory() as tmp:
+            flag = fake_device(tmp)
+            with Daemon("--device", flag) as first:
+                for extra in (["--listen", first.address, "--data-dir", f"{tmp}/other"], ["--listen", f"unix:{tmp}/s2", "--data-dir", first.data]):
+                    begin = time.monotonic()
+                    done = subprocess.run([BIN / "rooftuned", "--device", flag, *extra], capture_output=True, text=True, timeout=10)
+                    self.assertNotEqual(done.returncode, 0)
+                    self.assertLess(time.monotonic() - begin, 5)
+                    self.assertTrue(done.stderr.strip())
+                first.cli("devices", "list")
+
+    def test_sigterm_drains(self):
+        with tempfile.TemporaryDirectory() as tmp:
+            flag = fake_device(tmp, rules="rule { phase: RUN delay_s: 30 }")
+            with Daemon("--device", flag) as daemon:
+                daemon.cli("tune", *ELEMENTWISE, "--detach")
+                watcher = subprocess.Popen([BIN / "rooftune", "--address", daemon.address, "sweep", "watch",
+                                            daemon.json("sweep", "list")["sweep"][0]["name"]],
+                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                time.sleep(0.3)
+                code, seconds = daemon.stop()
+                self.assertEqual(code, 0, daemon.output())
+                self.assertLess(seconds, 5)
+                watcher.wait(timeout=10)
+
+    def test_bad_start_says_why(self):
+        with tempfile.TemporaryDirectory() as tmp:
+            (pathlib.Path(tmp) / "bad").mkdir(mode=0o700)
+            (pathlib.Path(tmp) / "bad" / "rooftune.db").write_bytes(b"this is no database, but long enough to be looked at" * 40)
+            cases = [(["--device", "nonsense"], "nonsense"), (["--device", "model:h900"], "h900"), (["--device", "cuda:99"], "cuda:99"),
+                     (["--device", f"fake:{tmp}/none"], "none"), (["--frobnicate"], "frobnicate"),
+                     (["--template-dir", f"{tmp}/none"], "none"), (["--device", "model:h200-sxm", "--data-dir", f"{tmp}/bad"], "database")]
+            for flags, text in cases:
+                with self.subTest(flags=flags):
+                    done = subprocess.run([BIN / "rooftuned", "--listen", f"unix:{tmp}/s", "--data-dir", f"{tmp}/d", *flags],
+                                          capture_output=True, text=True, timeout=30)
+                    self.assertNotEqual(done.returncode, 0)
+                    self.assertIn(text, done.stderr)
+
+    def test_broken_template_is_listed_and_the_rest_works(self):
+        with tempfile.TemporaryDirectory() as tmp:
+            folder = pathlib.Path(tmp) / "templates" / "broken"
+            folder.mkdir(parents=True)
+            (folder / "template.txtpb").write_text('id: "broken"\nop: "softmax"\nparam { name: "x" valeu: 1 }\n')
+            (folder / "kernel.cuh").write_text("")
+            flag = fake_device(tmp)
+            with Daemon("--device", flag, "--template-dir", f"{tmp}/templates") as daemon:
+                self.assertRegex(daemon.cli("templates", "list").stdout, r"template\.txtpb:3:\d+")
+                daemon.cli("tune", *ELEMENTWISE, "--max-trials", "2")
+
+
+if __name__ == "__main__":
+    unittest.main()
