@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <utility>
@@ -22,28 +23,49 @@ namespace rooftune {
 namespace {
 
 constexpr absl::Duration kSlowTimeout = absl::Minutes(3);
+// How long a watcher may be deaf to its caller while the daemon has nothing to say.
+constexpr absl::Duration kWatchTick = absl::Milliseconds(200);
+// A page of 1000 trials with all their samples is far below, gRPC's own limit of 4 MiB is not.
+constexpr int kMaxMessageBytes = 64 << 20;
+constexpr size_t kMaxBinaryBytes = 256 << 20;
 constexpr char kReadRetryPolicy[] = R"({"methodConfig": [{
   "name": [{"service": "rooftune.v1.ConfigService"}, {"service": "rooftune.v1.EstimateService"}],
   "retryPolicy": {"maxAttempts": 3, "initialBackoff": "0.02s", "maxBackoff": "0.2s", "backoffMultiplier": 2,
                   "retryableStatusCodes": ["UNAVAILABLE"]}}]})";
 
-// Our status of gRPC's, with reason and facts of its ErrorInfo.
+// Our status of a google.rpc.Status, with reason and facts of its ErrorInfo.
+absl::Status FromRpc(const google::rpc::Status& status) {
+  const auto code = static_cast<absl::StatusCode>(status.code());
+  for (const auto& detail : status.details()) {
+    google::rpc::ErrorInfo info;
+    if (!detail.Is<google::rpc::ErrorInfo>() || !detail.UnpackTo(&info)) continue;
+    return Error(code, info.reason(), status.message(), {info.metadata().begin(), info.metadata().end()});
+  }
+  return absl::Status(code, status.message());
+}
+
 absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
-  const auto code = static_cast<absl::StatusCode>(status.error_code());
   google::rpc::Status details;
-  if (details.ParseFromString(status.error_details())) {
-    for (const auto& detail : details.details()) {
-      google::rpc::ErrorInfo info;
-      if (!detail.Is<google::rpc::ErrorInfo>() || !detail.UnpackTo(&info)) continue;
-      return Error(code, info.reason(), status.error_message(), {info.metadata().begin(), info.metadata().end()});
-    }
-  }
-  return absl::Status(code, status.error_message());
+  if (!details.ParseFromString(status.error_details())) details.Clear();
+  // What gRPC itself says wins: details are optional.
+  details.set_code(static_cast<int>(status.error_code()));
+  details.set_message(status.error_message());
+  return FromRpc(details);
 }
 
 std::chrono::system_clock::time_point Deadline(absl::Duration timeout) {
-  return std::chrono::system_clock::now() + absl::ToChronoMicroseconds(timeout);
+  // Capped, since gRPC's clock overflows on an infinite duration.
+  return std::chrono::system_clock::now() + absl::ToChronoMicroseconds(std::min(timeout, absl::Hours(24 * 365)));
+}
+
+// Waits for the one event that is under way on `queue`, calling `tick` whenever kWatchTick passes without it.
+// False if the event says that there is nothing more.
+bool Await(grpc::CompletionQueue& queue, const std::function<void()>& tick) {
+  void* tag = nullptr;
+  bool more = false;
+  while (queue.AsyncNext(&tag, &more, Deadline(kWatchTick)) == grpc::CompletionQueue::TIMEOUT) tick();
+  return more;
 }
 
 class GrpcClient : public Client {
@@ -164,12 +186,20 @@ absl::StatusOr<FetchedKernel> GrpcClient::GetKernel(const v1::GetKernelRequest& 
   context.set_deadline(Deadline(kSlowTimeout));
   FetchedKernel kernel;
   v1::GetKernelResponse part;
+  bool too_large = false;
   const auto reader = config_->GetKernel(&context, request);
   while (reader->Read(&part)) {
     if (part.has_record()) kernel.record = part.record();
     if (part.has_chunk()) kernel.cubin += part.chunk();
+    if (kernel.cubin.size() > kMaxBinaryBytes) {
+      too_large = true;
+      context.TryCancel();
+      break;
+    }
   }
-  RT_RETURN_IF_ERROR(Explain(reader->Finish()));
+  const grpc::Status status = reader->Finish();
+  if (too_large) return absl::ResourceExhaustedError("the binary is larger than 256 MiB");
+  RT_RETURN_IF_ERROR(Explain(status));
   if (request.offset() == 0 && Sha256Hex(kernel.cubin) != kernel.record.artifact_digest()) {
     return Error(absl::StatusCode::kDataLoss, "DIGEST_MISMATCH",
                  absl::StrCat("the binary that arrived does not have the digest ", kernel.record.artifact_digest()));
@@ -181,7 +211,9 @@ absl::StatusOr<std::string> GrpcClient::CreateSweep(const v1::CreateSweepRequest
   RT_ASSIGN_OR_RETURN(const auto operation,
                       Unary<google::longrunning::Operation>(*sweep_, &v1::SweepService::Stub::CreateSweep, request));
   if (request.validate_only()) {
-    if (planned != nullptr) operation.response().UnpackTo(planned);
+    if (planned != nullptr && !operation.response().UnpackTo(planned)) {
+      return absl::InternalError("the plan that came back is no rooftune.v1.Sweep");
+    }
     return std::string();
   }
   return absl::StrReplaceAll(operation.name(), {{"operations/", "sweeps/"}});
@@ -191,19 +223,36 @@ absl::StatusOr<v1::Sweep> GrpcClient::WatchSweep(const std::string& name, const 
   v1::WatchSweepRequest request;
   request.set_name(name);
   grpc::ClientContext context;
-  v1::Sweep sweep;
-  const auto reader = sweep_->WatchSweep(&context, request);
+  grpc::CompletionQueue queue;
+  v1::Sweep last, next;
+  last.set_name(name);
   bool stopped = false;
-  while (reader->Read(&sweep)) {
-    if (!stopped && !more(sweep)) {
-      stopped = true;
-      context.TryCancel();
-    }
+  const auto tick = [&] {
+    if (stopped || more(last)) return;
+    stopped = true;
+    context.TryCancel();
+  };
+  // One operation at a time is under way, so that its tag says nothing.
+  const auto reader = sweep_->PrepareAsyncWatchSweep(&context, request, &queue);
+  reader->StartCall(nullptr);
+  bool open = Await(queue, tick);
+  while (open) {
+    reader->Read(&next, nullptr);
+    open = Await(queue, tick);
+    if (!open) break;
+    last = next;
+    tick();
   }
-  const grpc::Status status = reader->Finish();
+  grpc::Status status;
+  reader->Finish(&status, nullptr);
+  Await(queue, tick);
+  queue.Shutdown();
+  void* tag = nullptr;
+  while (queue.Next(&tag, &open)) {
+  }
   if (stopped) return absl::CancelledError("stopped watching");
   RT_RETURN_IF_ERROR(Explain(status));
-  return sweep;
+  return last;
 }
 
 absl::Status GrpcClient::ExportEvidence(const v1::ExportEvidenceRequest& request,
@@ -247,9 +296,7 @@ absl::StatusOr<device::v1::Calibration> GrpcClient::CalibrateDevice(const std::s
                                        *operations_, &google::longrunning::Operations::Stub::WaitOperation, wait, absl::Seconds(60)));
   }
   if (!operation.done()) return absl::DeadlineExceededError("the calibration did not end within three minutes");
-  if (operation.has_error()) {
-    return absl::Status(static_cast<absl::StatusCode>(operation.error().code()), operation.error().message());
-  }
+  if (operation.has_error()) return FromRpc(operation.error());
   device::v1::Calibration calibration;
   if (!operation.response().UnpackTo(&calibration)) return absl::InternalError("the calibration's response is of another type");
   return calibration;
@@ -269,6 +316,7 @@ std::unique_ptr<Client> Client::Create(const Options& options) {
   const std::string address = options.address.empty() ? DefaultAddress() : options.address;
   grpc::ChannelArguments arguments;
   arguments.SetServiceConfigJSON(kReadRetryPolicy);
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   const auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
   return std::make_unique<GrpcClient>(address, options.timeout, channel);
 }

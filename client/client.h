@@ -23,7 +23,8 @@ struct FetchedKernel {
 std::string DefaultAddress();
 
 // Thread-safe. Connects on the first call. Every error carries the server's reason and facts (base/error.h);
-// UNAVAILABLE if there is no daemon. Reads are retried by gRPC on UNAVAILABLE within their timeout.
+// UNAVAILABLE (NO_DAEMON) if nothing answers at the address. Configurations and estimates are retried by gRPC on
+// UNAVAILABLE within their timeout. A message may have 64 MiB, a binary 256 MiB.
 class Client {
  public:
   struct Options {
@@ -37,7 +38,7 @@ class Client {
   virtual absl::StatusOr<v1::GetBestConfigResponse> GetBestConfig(const v1::GetBestConfigRequest& request,
                                                                   absl::Duration timeout) = 0;
   virtual absl::StatusOr<v1::BatchGetBestConfigsResponse> BatchGetBestConfigs(const v1::BatchGetBestConfigsRequest& request) = 0;
-  // DATA_LOSS if the binary does not have the record's digest.
+  // DATA_LOSS (DIGEST_MISMATCH) if the binary does not have the record's digest; checked only for offset 0.
   virtual absl::StatusOr<FetchedKernel> GetKernel(const v1::GetKernelRequest& request) = 0;
   virtual absl::StatusOr<v1::EstimateResponse> Estimate(const v1::EstimateRequest& request) = 0;
 
@@ -47,7 +48,8 @@ class Client {
   virtual absl::StatusOr<v1::ListSweepsResponse> ListSweeps(const v1::ListSweepsRequest& request) = 0;
   virtual absl::StatusOr<v1::Sweep> CancelSweep(const std::string& name) = 0;
   virtual absl::Status ResumeSweep(const std::string& name) = 0;
-  // Calls back on every change until the sweep ends or `more` returns false; then CANCELLED.
+  // Calls `more` on every change, and every 200 ms with the last state (before the first answer: the name alone), so
+  // that a caller can stop at any time. Returns the sweep as it ended, or CANCELLED once `more` returned false.
   virtual absl::StatusOr<v1::Sweep> WatchSweep(const std::string& name, const std::function<bool(const v1::Sweep&)>& more) = 0;
 
   virtual absl::StatusOr<v1::ListTrialsResponse> ListTrials(const v1::ListTrialsRequest& request) = 0;
@@ -59,7 +61,7 @@ class Client {
 
   virtual absl::StatusOr<v1::ListDevicesResponse> ListDevices(bool include_profiles) = 0;
   virtual absl::StatusOr<v1::Device> GetDevice(const std::string& name) = 0;
-  // Waits for the end (up to three minutes).
+  // Waits for the end; DEADLINE_EXCEEDED after three minutes.
   virtual absl::StatusOr<device::v1::Calibration> CalibrateDevice(const std::string& name) = 0;
 
   virtual absl::StatusOr<v1::ListTemplatesResponse> ListTemplates() = 0;

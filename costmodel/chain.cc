@@ -30,12 +30,12 @@ struct OpInfo {
   int64_t sfu_ops;
 };
 constexpr OpInfo kOps[] = {
-    {ChainOp::kAdd, "add", 2, 1, 0},     {ChainOp::kSub, "sub", 2, 1, 0},         {ChainOp::kMul, "mul", 2, 1, 0},
-    {ChainOp::kDiv, "div", 2, 1, 1},     {ChainOp::kMax, "max", 2, 1, 0},         {ChainOp::kMin, "min", 2, 1, 0},
-    {ChainOp::kNeg, "neg", 1, 1, 0},     {ChainOp::kAbs, "abs", 1, 1, 0},         {ChainOp::kRelu, "relu", 1, 1, 0},
-    {ChainOp::kExp, "exp", 1, 1, 1},     {ChainOp::kTanh, "tanh", 1, 0, 1},       {ChainOp::kSigmoid, "sigmoid", 1, 3, 1},
-    {ChainOp::kSilu, "silu", 1, 4, 1},   {ChainOp::kGelu, "gelu", 1, 7, 1},       {ChainOp::kSqrt, "sqrt", 1, 0, 1},
-    {ChainOp::kRsqrt, "rsqrt", 1, 0, 1}, {ChainOp::kSquare, "square", 1, 1, 0},   {ChainOp::kLog, "log", 1, 1, 1},
+    {ChainOp::kAdd, "add", 2, 1, 0},     {ChainOp::kSub, "sub", 2, 1, 0},       {ChainOp::kMul, "mul", 2, 1, 0},
+    {ChainOp::kDiv, "div", 2, 1, 1},     {ChainOp::kMax, "max", 2, 1, 0},       {ChainOp::kMin, "min", 2, 1, 0},
+    {ChainOp::kNeg, "neg", 1, 1, 0},     {ChainOp::kAbs, "abs", 1, 1, 0},       {ChainOp::kRelu, "relu", 1, 1, 0},
+    {ChainOp::kExp, "exp", 1, 1, 1},     {ChainOp::kTanh, "tanh", 1, 0, 1},     {ChainOp::kSigmoid, "sigmoid", 1, 3, 1},
+    {ChainOp::kSilu, "silu", 1, 4, 1},   {ChainOp::kGelu, "gelu", 1, 7, 1},     {ChainOp::kSqrt, "sqrt", 1, 0, 1},
+    {ChainOp::kRsqrt, "rsqrt", 1, 0, 1}, {ChainOp::kSquare, "square", 1, 1, 0}, {ChainOp::kLog, "log", 1, 1, 1},
     {ChainOp::kFma, "fma", 3, 2, 0},
 };
 
@@ -121,10 +121,12 @@ class Parser {
 
   absl::Status Input(char letter) {
     const int index = letter - 'a';
-    if (index >= kChainMaxInputs) return Fail(absl::StrCat("inputs are a to ", std::string(1, 'a' + kChainMaxInputs - 1)));
+    if (index >= kChainMaxInputs)
+      return Fail(absl::StrCat("inputs are a to ", std::string(1, 'a' + kChainMaxInputs - 1)));
     if (index > chain_.inputs) {
       return Fail(absl::StrCat("input ", std::string(1, letter), " is used before ",
-                               std::string(1, static_cast<char>('a' + chain_.inputs)), ": name inputs in order of first use"));
+                               std::string(1, static_cast<char>('a' + chain_.inputs)),
+                               ": name inputs in order of first use"));
     }
     if (index == chain_.inputs) ++chain_.inputs;
     chain_.text += letter;
@@ -150,20 +152,40 @@ ChainValue ApplyUnary(ChainOp op, const ChainValue& a) {
   const double x = a.value;
   double v = 0;
   switch (op) {
-    case ChainOp::kNeg: return {-x, a.magnitude};
-    case ChainOp::kAbs: return {std::fabs(x), a.magnitude};
+    case ChainOp::kNeg:
+      return {-x, a.magnitude};
+    case ChainOp::kAbs:
+      return {std::fabs(x), a.magnitude};
     // Written so that NaN stays NaN.
-    case ChainOp::kRelu: return {x < 0 ? 0.0 : x, a.magnitude};
-    case ChainOp::kExp: v = std::exp(x); return {v, v * (1.0 + a.magnitude)};
-    case ChainOp::kTanh: v = std::tanh(x); return {v, (1.0 - v * v) * a.magnitude + std::fabs(v)};
-    case ChainOp::kSigmoid: v = 1.0 / (1.0 + std::exp(-x)); return {v, v * (1.0 - v) * a.magnitude + v};
-    case ChainOp::kSilu: v = x / (1.0 + std::exp(-x)); return {v, kSiluSlope * a.magnitude + std::fabs(v)};
-    case ChainOp::kGelu: return Gelu(a);
-    case ChainOp::kSqrt: v = std::sqrt(x); return {v, v > 0 ? a.magnitude / (2.0 * v) + v : std::sqrt(a.magnitude)};
-    case ChainOp::kRsqrt: v = 1.0 / std::sqrt(x); return {v, v * (1.0 + a.magnitude / (2.0 * std::fabs(x)))};
-    case ChainOp::kSquare: return {x * x, 2.0 * std::fabs(x) * a.magnitude};
-    case ChainOp::kLog: v = std::log(x); return {v, a.magnitude / std::fabs(x) + std::fabs(v)};
-    default: break;
+    case ChainOp::kRelu:
+      return {x < 0 ? 0.0 : x, a.magnitude};
+    case ChainOp::kExp:
+      v = std::exp(x);
+      return {v, v * (1.0 + a.magnitude)};
+    case ChainOp::kTanh:
+      v = std::tanh(x);
+      return {v, (1.0 - v * v) * a.magnitude + std::fabs(v)};
+    case ChainOp::kSigmoid:
+      v = 1.0 / (1.0 + std::exp(-x));
+      return {v, v * (1.0 - v) * a.magnitude + v};
+    case ChainOp::kSilu:
+      v = x / (1.0 + std::exp(-x));
+      return {v, kSiluSlope * a.magnitude + std::fabs(v)};
+    case ChainOp::kGelu:
+      return Gelu(a);
+    case ChainOp::kSqrt:
+      v = std::sqrt(x);
+      return {v, v > 0 ? a.magnitude / (2.0 * v) + v : std::sqrt(a.magnitude)};
+    case ChainOp::kRsqrt:
+      v = 1.0 / std::sqrt(x);
+      return {v, v * (1.0 + a.magnitude / (2.0 * std::fabs(x)))};
+    case ChainOp::kSquare:
+      return {x * x, 2.0 * std::fabs(x) * a.magnitude};
+    case ChainOp::kLog:
+      v = std::log(x);
+      return {v, a.magnitude / std::fabs(x) + std::fabs(v)};
+    default:
+      break;
   }
   const double nan = std::numeric_limits<double>::quiet_NaN();
   return {nan, nan};
@@ -177,22 +199,27 @@ ChainValue ApplyChainOp(ChainOp op, const ChainValue* operands) {
   const ChainValue& a = operands[0];
   const ChainValue& b = operands[1];
   switch (op) {
-    case ChainOp::kAdd: return {a.value + b.value, a.magnitude + b.magnitude};
-    case ChainOp::kSub: return {a.value - b.value, a.magnitude + b.magnitude};
+    case ChainOp::kAdd:
+      return {a.value + b.value, a.magnitude + b.magnitude};
+    case ChainOp::kSub:
+      return {a.value - b.value, a.magnitude + b.magnitude};
     case ChainOp::kMul:
       return {a.value * b.value, std::fabs(a.value) * b.magnitude + std::fabs(b.value) * a.magnitude};
     case ChainOp::kDiv: {
       const double v = a.value / b.value;
       return {v, (a.magnitude + std::fabs(v) * b.magnitude) / std::fabs(b.value)};
     }
-    case ChainOp::kMax: return {std::fmax(a.value, b.value), std::fmax(a.magnitude, b.magnitude)};
-    case ChainOp::kMin: return {std::fmin(a.value, b.value), std::fmax(a.magnitude, b.magnitude)};
+    case ChainOp::kMax:
+      return {std::fmax(a.value, b.value), std::fmax(a.magnitude, b.magnitude)};
+    case ChainOp::kMin:
+      return {std::fmin(a.value, b.value), std::fmax(a.magnitude, b.magnitude)};
     case ChainOp::kFma: {
       const ChainValue& c = operands[2];
       const double m = std::fabs(a.value) * b.magnitude + std::fabs(b.value) * a.magnitude + c.magnitude;
       return {a.value * b.value + c.value, m};
     }
-    default: return ApplyUnary(op, a);
+    default:
+      return ApplyUnary(op, a);
   }
 }
 

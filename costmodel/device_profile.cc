@@ -26,8 +26,8 @@ constexpr size_t kMaxProfileBytes = 64 << 10;
 constexpr int kMaxProfiles = 1000;
 
 absl::Status BadProfile(const DeviceProfile& p, absl::string_view field, absl::string_view what) {
-  return Error(absl::StatusCode::kInvalidArgument, "BAD_PROFILE", absl::StrCat("profile ", p.id(), ": ", field, " ", what),
-               {{"field", std::string(field)}});
+  return Error(absl::StatusCode::kInvalidArgument, "BAD_PROFILE",
+               absl::StrCat("profile ", p.id(), ": ", field, " ", what), {{"field", std::string(field)}});
 }
 
 bool IsId(absl::string_view id) {
@@ -40,7 +40,8 @@ absl::Status ValidatePeaks(const DeviceProfile& p) {
   std::set<std::pair<std::string, int>> seen;
   for (const device::v1::Peak& peak : p.peak()) {
     const std::string field = absl::StrCat("peak ", peak.pipe(), " ", v1::DType_Name(peak.dtype()));
-    if (peak.pipe() != "tensor" && peak.pipe() != "fp32") return BadProfile(p, field, "has an unknown pipe (tensor, fp32)");
+    if (peak.pipe() != "tensor" && peak.pipe() != "fp32")
+      return BadProfile(p, field, "has an unknown pipe (tensor, fp32)");
     if (peak.dtype() == v1::DTYPE_UNSPECIFIED) return BadProfile(p, field, "has no dtype");
     const double rate = peak.tera_ops().value();
     // 1e6 TFLOP/s is a thousand times today's largest: a value in GFLOP/s or FLOP/s.
@@ -97,7 +98,8 @@ void PutDriverValues(const worker::v1::DeviceInfo& info, DeviceProfile& p) {
   if (info.sm_count() > 0 && p.sm_count() > 0 && info.sm_count() != p.sm_count()) {
     // A part with more or fewer SMs switched on, or a MIG slice: peaks are per SM.
     const double scale = static_cast<double>(info.sm_count()) / p.sm_count();
-    for (device::v1::Peak& peak : *p.mutable_peak()) peak.mutable_tera_ops()->set_value(peak.tera_ops().value() * scale);
+    for (device::v1::Peak& peak : *p.mutable_peak())
+      peak.mutable_tera_ops()->set_value(peak.tera_ops().value() * scale);
   }
   if (info.sm_count() > 0) p.set_sm_count(info.sm_count());
   if (info.max_clock_mhz() > 0) p.set_max_clock_mhz(info.max_clock_mhz());
@@ -146,7 +148,8 @@ absl::Status ProfileCatalog::AddDir(const std::string& dir) {
   for (std::filesystem::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
     if (absl::EndsWith(it->path().string(), ".txtpb")) paths.push_back(it->path().string());
     if (paths.size() > kMaxProfiles) {
-      return Error(absl::StatusCode::kInvalidArgument, "BAD_PROFILE", absl::StrCat(dir, " holds more than ", kMaxProfiles, " profiles"));
+      return Error(absl::StatusCode::kInvalidArgument, "BAD_PROFILE",
+                   absl::StrCat(dir, " holds more than ", kMaxProfiles, " profiles"));
     }
   }
   if (error) return ErrnoStatus(error.value(), absl::StrCat("reading profiles in ", dir));
@@ -166,7 +169,8 @@ absl::StatusOr<DeviceProfile> ProfileCatalog::ById(absl::string_view id) const {
   std::vector<std::string> ids;
   for (const auto& [known, profile] : profiles_) ids.push_back(known);
   return Error(absl::StatusCode::kNotFound, "UNKNOWN_DEVICE",
-               absl::StrCat("no device profile ", id.substr(0, 64), DidYouMean(id, ids)), {{"nearest", Nearest(id, ids)}});
+               absl::StrCat("no device profile ", id.substr(0, 64), DidYouMean(id, ids)),
+               {{"nearest", Nearest(id, ids)}});
 }
 
 absl::StatusOr<DeviceProfile> ProfileCatalog::ByName(absl::string_view name, int64_t memory_bytes) const {
@@ -211,7 +215,8 @@ absl::Status ValidateProfile(const DeviceProfile& p) {
   };
   for (const auto& range : ranges) {
     if (!(range.value >= range.min && range.value <= range.max)) {
-      return BadProfile(p, range.field, absl::StrCat("is ", range.value, ", not within [", range.min, ", ", range.max, "]"));
+      return BadProfile(p, range.field,
+                        absl::StrCat("is ", range.value, ", not within [", range.min, ", ", range.max, "]"));
     }
   }
   return ValidatePeaks(p);
@@ -242,7 +247,8 @@ std::string DeviceKey(const worker::v1::DeviceInfo& info) {
     const double sold = static_cast<double>(known->memory_bytes());
     if (std::fabs(static_cast<double>(info.memory_bytes()) / sold - 1.0) < 0.1) gb = std::llround(sold / kGiB);
   }
-  std::string key = absl::StrCat(Slug(info.name()), "/", info.sm_count(), "sm/", gb, "gb/", info.power_limit_watts(), "w");
+  std::string key =
+      absl::StrCat(Slug(info.name()), "/", info.sm_count(), "sm/", gb, "gb/", info.power_limit_watts(), "w");
   if (!info.mig_profile().empty()) absl::StrAppend(&key, "/mig-", Slug(info.mig_profile()));
   return key;
 }

@@ -49,8 +49,7 @@ Occupancy ComputeOccupancy(int threads_per_block, int registers_per_thread, int6
   if (registers_per_thread > 0 && p.registers_per_sm() > 0) {
     limit(BlocksByRegisters(warps, registers_per_thread, p), "registers");
   }
-  const int64_t shared =
-      RoundUp(shared_bytes + p.shared_reserved_per_block_bytes(), p.shared_allocation_granularity());
+  const int64_t shared = RoundUp(shared_bytes + p.shared_reserved_per_block_bytes(), p.shared_allocation_granularity());
   if (shared > 0 && p.shared_per_sm_bytes() > 0) limit(p.shared_per_sm_bytes() / shared, "shared");
   return {static_cast<int>(blocks), limiter};
 }

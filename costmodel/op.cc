@@ -25,7 +25,9 @@ absl::StatusOr<int64_t> ParseInteger(absl::string_view text, int64_t min, int64_
   const absl::string_view digits = text.substr(min < 0 && !text.empty() && text[0] == '-' ? 1 : 0);
   const bool plain = !digits.empty() && std::all_of(digits.begin(), digits.end(), absl::ascii_isdigit) &&
                      (digits.size() == 1 || digits[0] != '0');
-  if (!plain) return absl::InvalidArgumentError(absl::StrCat("must be a plain decimal integer, not \"", text.substr(0, 64), "\""));
+  if (!plain)
+    return absl::InvalidArgumentError(
+        absl::StrCat("must be a plain decimal integer, not \"", text.substr(0, 64), "\""));
   int64_t value = 0;
   if (!absl::SimpleAtoi(text, &value) || value < min || value > max) {
     return absl::InvalidArgumentError(absl::StrCat("is ", text.substr(0, 64), ", not within [", min, ", ", max, "]"));
@@ -35,14 +37,16 @@ absl::StatusOr<int64_t> ParseInteger(absl::string_view text, int64_t min, int64_
 
 // Splits at blanks outside parentheses.
 absl::StatusOr<std::vector<std::string>> SplitWords(absl::string_view text) {
-  if (text.size() > kOpTextMax) return Bad("BAD_VALUE", "", absl::StrCat("the operator's text is longer than ", kOpTextMax, " bytes"));
+  if (text.size() > kOpTextMax)
+    return Bad("BAD_VALUE", "", absl::StrCat("the operator's text is longer than ", kOpTextMax, " bytes"));
   std::vector<std::string> words;
   bool in_word = false;
   int depth = 0;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (!absl::ascii_isprint(static_cast<unsigned char>(c))) {
-      return Bad("BAD_VALUE", "", absl::StrCat("the operator's text has a character that is not printable ASCII at column ", i + 1));
+      return Bad("BAD_VALUE", "",
+                 absl::StrCat("the operator's text has a character that is not printable ASCII at column ", i + 1));
     }
     depth += c == '(' ? 1 : c == ')' ? -1 : 0;
     if (c == ' ' && depth <= 0) {
@@ -60,7 +64,8 @@ std::vector<std::string> SymbolNames(const manifest::v1::Attribute& attribute) {
   std::vector<std::string> names;
   for (const auto& symbol : attribute.symbol()) names.push_back(symbol.name());
   if (names.empty() && attribute.type() == manifest::v1::Attribute::DTYPE) {
-    for (int code = v1::DType_MIN + 1; code <= v1::DType_MAX; ++code) names.push_back(DTypeName(static_cast<v1::DType>(code)));
+    for (int code = v1::DType_MIN + 1; code <= v1::DType_MAX; ++code)
+      names.push_back(DTypeName(static_cast<v1::DType>(code)));
   }
   return names;
 }
@@ -87,7 +92,8 @@ absl::StatusOr<AttributeValue> ParseAttributeValue(const manifest::v1::Attribute
   const auto found = std::find(allowed.begin(), allowed.end(), text);
   if (found == allowed.end()) {
     return Bad("BAD_VALUE", name,
-               absl::StrCat(name, "=", text.substr(0, 64), " is not one of ", absl::StrJoin(allowed, ", "), DidYouMean(text, allowed)));
+               absl::StrCat(name, "=", text.substr(0, 64), " is not one of ", absl::StrJoin(allowed, ", "),
+                            DidYouMean(text, allowed)));
   }
   if (attribute.type() == manifest::v1::Attribute::DTYPE) return AttributeValue{*found, ParseDType(*found), {}};
   return AttributeValue{*found, attribute.symbol(static_cast<int>(found - allowed.begin())).value(), {}};
@@ -116,7 +122,8 @@ class OpParser {
   absl::Status ReadWords(absl::string_view text) {
     RT_ASSIGN_OR_RETURN(const std::vector<std::string> words, SplitWords(text));
     if (words.empty() || words[0] != proto_.kind()) {
-      return Bad("BAD_VALUE", proto_.kind(), absl::StrCat("the text of a ", proto_.kind(), " must start with ", proto_.kind()));
+      return Bad("BAD_VALUE", proto_.kind(),
+                 absl::StrCat("the text of a ", proto_.kind(), " must start with ", proto_.kind()));
     }
     std::vector<std::string> known;
     for (const auto& dim : proto_.dim()) known.push_back(dim.name());
@@ -125,10 +132,12 @@ class OpParser {
       const size_t equals = words[i].find('=');
       const std::string name = words[i].substr(0, equals);
       const std::string shown = name.substr(0, 64);
-      if (equals == std::string::npos) return Bad("BAD_VALUE", shown, absl::StrCat("\"", shown, "\" is not of the form name=value"));
+      if (equals == std::string::npos)
+        return Bad("BAD_VALUE", shown, absl::StrCat("\"", shown, "\" is not of the form name=value"));
       if (std::find(known.begin(), known.end(), name) == known.end()) {
         return Bad("UNKNOWN_ATTRIBUTE", shown,
-                   absl::StrCat(proto_.kind(), " has no \"", shown, "\"", DidYouMean(name, known), " (usage: ", schema_.Usage(), ")"));
+                   absl::StrCat(proto_.kind(), " has no \"", shown, "\"", DidYouMean(name, known),
+                                " (usage: ", schema_.Usage(), ")"));
       }
       if (!values_.emplace(name, words[i].substr(equals + 1)).second) {
         return Bad("DUPLICATE", name, absl::StrCat(name, " is given twice"));
@@ -146,7 +155,8 @@ class OpParser {
       if (!value.ok()) return Bad("BAD_VALUE", dim.name(), absl::StrCat(dim.name(), " ", value.status().message()));
       extent = *value;
     } else if (extent == 0) {
-      return Bad("MISSING_DIM", dim.name(), absl::StrCat(proto_.kind(), " needs ", dim.name(), "= (usage: ", schema_.Usage(), ")"));
+      return Bad("MISSING_DIM", dim.name(),
+                 absl::StrCat(proto_.kind(), " needs ", dim.name(), "= (usage: ", schema_.Usage(), ")"));
     }
     op_.dims.emplace_back(dim.name(), extent);
     op_.names[dim.name()] = extent;
@@ -158,10 +168,12 @@ class OpParser {
     const std::string& name = attribute.name();
     const auto given = values_.find(name);
     if (given == values_.end() && attribute.default_value().empty()) {
-      return Bad("MISSING_ATTRIBUTE", name, absl::StrCat(proto_.kind(), " needs ", name, "= (usage: ", schema_.Usage(), ")"));
+      return Bad("MISSING_ATTRIBUTE", name,
+                 absl::StrCat(proto_.kind(), " needs ", name, "= (usage: ", schema_.Usage(), ")"));
     }
-    RT_ASSIGN_OR_RETURN(AttributeValue value,
-                        ParseAttributeValue(attribute, given == values_.end() ? attribute.default_value() : given->second));
+    RT_ASSIGN_OR_RETURN(
+        AttributeValue value,
+        ParseAttributeValue(attribute, given == values_.end() ? attribute.default_value() : given->second));
     if (attribute.type() == manifest::v1::Attribute::CHAIN) {
       op_.names[absl::StrCat(name, "_inputs")] = value.chain.inputs;
       op_.names[absl::StrCat(name, "_fp32_ops")] = value.chain.fp32_ops;
@@ -178,7 +190,8 @@ class OpParser {
     for (int i = 0; i < proto_.let_size(); ++i) {
       const absl::StatusOr<int64_t> value = schema_.parsed_->lets[i].Eval(op_.names);
       const std::string& name = proto_.let(i).name();
-      if (!value.ok()) return Bad("BAD_VALUE", name, absl::StrCat(op_.text, ": ", name, ": ", value.status().message()));
+      if (!value.ok())
+        return Bad("BAD_VALUE", name, absl::StrCat(op_.text, ": ", name, ": ", value.status().message()));
       op_.names[name] = *value;
     }
     return absl::OkStatus();

@@ -28,8 +28,9 @@ absl::Status OpCatalog::Add(std::unique_ptr<OpSchema> schema) {
   const std::string kind = schema->kind();
   const OpSchema* known = Find(kind);
   if (known != nullptr) {
-    return Error(absl::StatusCode::kAlreadyExists, "DUPLICATE_OP",
-                 absl::StrCat("operator ", kind, " of ", schema->origin(), " is already declared by ", known->origin()));
+    return Error(
+        absl::StatusCode::kAlreadyExists, "DUPLICATE_OP",
+        absl::StrCat("operator ", kind, " of ", schema->origin(), " is already declared by ", known->origin()));
   }
   schemas_.emplace(kind, std::move(schema));
   return absl::OkStatus();
@@ -54,7 +55,8 @@ absl::StatusOr<Op> OpCatalog::Parse(absl::string_view text) const {
   for (const auto& [known, schema] : schemas_) kinds.push_back(known);
   const std::string shown = absl::CHexEscape(kind.substr(0, 64));
   return Error(absl::StatusCode::kInvalidArgument, "UNKNOWN_OP",
-               absl::StrCat("unknown operator \"", shown, "\"", DidYouMean(kind, kinds), " (known: ", absl::StrJoin(kinds, ", "), ")"),
+               absl::StrCat("unknown operator \"", shown, "\"", DidYouMean(kind, kinds),
+                            " (known: ", absl::StrJoin(kinds, ", "), ")"),
                {{"nearest", Nearest(kind, kinds)}});
 }
 

@@ -31,7 +31,8 @@ bool NeedsPositiveInputs(const Op& op) {
   for (const auto& [name, program] : op.lists) {
     for (const int64_t code : program) {
       const ChainOp chain_op = static_cast<ChainOp>(code);
-      if (chain_op == ChainOp::kSqrt || chain_op == ChainOp::kRsqrt || chain_op == ChainOp::kLog || chain_op == ChainOp::kDiv) {
+      if (chain_op == ChainOp::kSqrt || chain_op == ChainOp::kRsqrt || chain_op == ChainOp::kLog ||
+          chain_op == ChainOp::kDiv) {
         return true;
       }
     }
@@ -149,8 +150,8 @@ absl::StatusOr<int64_t> OpSchema::AccumulationLength(const Op& op) const {
   if (!parsed_->accumulation_length.has_value()) return 1;
   RT_ASSIGN_OR_RETURN(const int64_t length, parsed_->accumulation_length->Eval(op.names));
   if (length >= 1) return length;
-  return Error(absl::StatusCode::kInvalidArgument, "BAD_VALUE", absl::StrCat(op.text, ": accumulation_length is ", length),
-               {{"field", "accumulation_length"}});
+  return Error(absl::StatusCode::kInvalidArgument, "BAD_VALUE",
+               absl::StrCat(op.text, ": accumulation_length is ", length), {{"field", "accumulation_length"}});
 }
 
 }  // namespace rooftune

@@ -33,7 +33,8 @@ class OpSchemaCompiler {
   absl::StatusOr<std::shared_ptr<const OpSchema::Parsed>> Compile() {
     RT_RETURN_IF_ERROR(CheckKind());
     for (int code = v1::DType_MIN + 1; code <= v1::DType_MAX; ++code) {
-      if (v1::DType_IsValid(code)) RT_RETURN_IF_ERROR(AddConstant("dtype", v1::DType_Name(static_cast<v1::DType>(code)), code));
+      if (v1::DType_IsValid(code))
+        RT_RETURN_IF_ERROR(AddConstant("dtype", v1::DType_Name(static_cast<v1::DType>(code)), code));
     }
     RT_RETURN_IF_ERROR(AddDims());
     RT_RETURN_IF_ERROR(AddAttributes());
@@ -55,8 +56,8 @@ class OpSchemaCompiler {
 
  private:
   absl::Status Bad(absl::string_view field, absl::string_view what) const {
-    return Error(absl::StatusCode::kInvalidArgument, "BAD_OP_SCHEMA", absl::StrCat("op ", proto_.kind(), ": ", field, ": ", what),
-                 {{"field", std::string(field)}});
+    return Error(absl::StatusCode::kInvalidArgument, "BAD_OP_SCHEMA",
+                 absl::StrCat("op ", proto_.kind(), ": ", field, ": ", what), {{"field", std::string(field)}});
   }
 
   absl::Status CheckKind() const {
@@ -103,7 +104,8 @@ class OpSchemaCompiler {
       if (attribute.default_value().empty()) continue;
       const auto value = ParseAttributeValue(attribute, attribute.default_value());
       if (!value.ok()) return Bad(field, absl::StrCat("default: ", value.status().message()));
-      if (value->text != attribute.default_value()) return Bad(field, absl::StrCat("write the default as ", value->text));
+      if (value->text != attribute.default_value())
+        return Bad(field, absl::StrCat("write the default as ", value->text));
     }
     return absl::OkStatus();
   }
@@ -122,7 +124,8 @@ class OpSchemaCompiler {
         return absl::OkStatus();
       case manifest::v1::Attribute::DTYPE:
         for (const auto& symbol : attribute.symbol()) {
-          if (ParseDType(symbol.name()) == v1::DTYPE_UNSPECIFIED) return Bad(field, absl::StrCat("unknown type ", symbol.name()));
+          if (ParseDType(symbol.name()) == v1::DTYPE_UNSPECIFIED)
+            return Bad(field, absl::StrCat("unknown type ", symbol.name()));
         }
         return absl::OkStatus();
       case manifest::v1::Attribute::CHAIN:

@@ -207,9 +207,9 @@ Terms PredictStream(const Work& work, const MappedConfig& c, const Machine& m, c
     // Blocks that leave SMs empty leave their pipes empty too.
     pipes_us = std::max(pipes_us, Over(static_cast<double>(pipe.ops), rate * std::min(1.0, resident / m.sms)));
   }
-  const double chain_us =
-      std::max(1.0, waves / 4.0) *
-      (m.dram_latency_us + (row ? Positive(c.passes) * kRowReduceCycles / m.cycles_per_us : 0.0)) / m.blocks_per_sm;
+  const double chain_us = std::max(1.0, waves / 4.0) *
+                          (m.dram_latency_us + (row ? Positive(c.passes) * kRowReduceCycles / m.cycles_per_us : 0.0)) /
+                          m.blocks_per_sm;
   Terms t;
   // Half of the quantisation is hidden: blocks do not start and end in step.
   const double stream_us = (memory_us + reread_us) * (1.0 + 0.5 * (quantised - 1.0));
@@ -246,7 +246,8 @@ int Registers(const MappedConfig& c, const v1::Resources& r) {
 
 v1::Prediction PredictTime(const Work& work, const MappedConfig& config, const v1::Resources& resources,
                            const DeviceProfile& profile, const Calibration* calibration) {
-  const int threads = resources.threads_per_block() > 0 ? resources.threads_per_block() : static_cast<int>(config.threads);
+  const int threads =
+      resources.threads_per_block() > 0 ? resources.threads_per_block() : static_cast<int>(config.threads);
   const int64_t shared = int64_t{resources.static_shared_bytes()} + resources.dynamic_shared_bytes();
   const Occupancy occupancy = ComputeOccupancy(threads, Registers(config, resources), shared, profile);
   if (occupancy.blocks_per_sm == 0) return Infeasible(occupancy.limiter);

@@ -13,6 +13,8 @@ bool IsWordPart(char c) { return absl::ascii_isalnum(static_cast<unsigned char>(
 }  // namespace
 
 std::string InlineNames(absl::string_view text, const std::map<std::string, std::string>& definitions) {
+  const auto whole = definitions.find(std::string(absl::StripAsciiWhitespace(text)));
+  if (whole != definitions.end()) return whole->second;
   std::string result;
   for (size_t at = 0; at < text.size();) {
     size_t end = at;

@@ -38,7 +38,9 @@ int TreeIndex(const FieldDescriptor* field, int index) { return field->is_repeat
 Locator::Place Locator::Of(const Message& message, const std::string& field, int index) const {
   const FieldDescriptor* descriptor = message.GetDescriptor()->FindFieldByName(field);
   if (tree_ == nullptr || descriptor == nullptr) return place_;
-  const auto location = tree_->GetLocation(descriptor, TreeIndex(descriptor, index));
+  auto location = tree_->GetLocation(descriptor, TreeIndex(descriptor, index));
+  // Values within [ ] have one place together.
+  if (location.line < 0 && index > 0) location = tree_->GetLocation(descriptor, 0);
   return location.line < 0 ? place_ : Place{location.line, location.column};
 }
 

@@ -2,6 +2,7 @@
 #ifndef ROOFTUNE_KERNELS_TEMPLATE_LIBRARY_H_
 #define ROOFTUNE_KERNELS_TEMPLATE_LIBRARY_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "kernels/kernel_template.h"
 
 namespace rooftune {
+
+struct TemplateFolder;
 
 // A template that could not be loaded.
 struct BrokenTemplate {
@@ -42,11 +45,18 @@ class TemplateLibrary {
 
  private:
   TemplateLibrary() = default;
+  // Adds the operator that a folder declares, if it does.
+  absl::Status AddOp(const TemplateFolder& folder);
+
   OpCatalog ops_;
   std::vector<std::unique_ptr<KernelTemplate>> templates_;
   std::vector<BrokenTemplate> broken_;
-  // reference.cuh by operator kind.
-  std::map<std::string, worker::v1::SourceFile> references_;
+  struct ReferenceSource {
+    worker::v1::SourceFile source;
+    std::vector<worker::v1::SourceFile> headers;
+  };
+  // By operator kind.
+  std::map<std::string, ReferenceSource> references_;
 };
 
 // Compile input of the harness' own kernels (kernels/templates/common/support.cuh: fill, compare, copy, flush,

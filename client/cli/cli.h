@@ -112,16 +112,27 @@ std::string ConfigText(const google::protobuf::Map<std::string, int64_t>& config
 std::string TimeText(double us);
 // "168.4 µs ±0.3 %" of a measurement.
 std::string MeasurementText(const v1::Measurement& measurement);
-// The operator as text; INVALID_ARGUMENT if there are no words.
+// The operator as text; INVALID_ARGUMENT (NO_OPERATOR) if there are no words.
 absl::StatusOr<std::string> OpText(const std::vector<std::string>& words);
-// The number of an enum value given in any case; INVALID_ARGUMENT lists the values.
+// The number of an enum value given in any case, 0 for none; INVALID_ARGUMENT (BAD_VALUE) lists the values.
 absl::StatusOr<int> EnumValue(const google::protobuf::EnumDescriptor* descriptor, const std::string& name,
                               const char* option);
-// A person is looking: colours and live lines are fine (honours NO_COLOR and ROOFTUNE_FORCE_TTY).
-bool OutputIsTerminal();
-// True after Ctrl-C; the first one only sets this, the second ends the program at once.
-bool Interrupted();
+// At most `columns` characters (code points) of the first line of `text`, with … where something was left away.
+std::string Clip(const std::string& text, size_t columns);
+// "7f3a" → "sweeps/7f3a" for the prefix "sweeps/"; a full name stays as it is.
+std::string ResourceName(const std::string& prefix, const std::string& name);
+// Writes a result for the user: all or nothing, readable as the umask says.
+absl::Status WriteOutput(const std::string& path, const std::string& data);
+// RESOURCE_EXHAUSTED or another error if not everything printed has reached standard output.
+absl::Status FlushOutput();
+// A person is looking at this descriptor: colours and live lines are fine (honours NO_COLOR and ROOFTUNE_FORCE_TTY).
+bool IsTerminal(int fd);
+
+// From then on the first Ctrl-C (or SIGTERM) only makes Interrupted() true, the second ends the program at once.
 void CatchInterrupt();
+bool Interrupted();
+// A process that the first Ctrl-C also asks to end, so that no call waits for it; 0 = none.
+void EndWithInterrupt(int pid);
 
 }  // namespace rooftune::cli
 

@@ -1,7 +1,9 @@
 // templates and devices.
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -14,6 +16,30 @@
 #include "client/cli/skeleton.h"
 
 namespace rooftune::cli {
+namespace {
+
+constexpr size_t kMaxNameLength = 48;
+
+void PrintCalibration(const device::v1::Calibration& calibration) {
+  std::vector<std::vector<std::string>> rows = {{"MEASURED", "SIZE", "GB/s"}};
+  for (const auto& curve : calibration.curve()) {
+    for (const auto& point : curve.point()) {
+      rows.push_back({curve.mix(), absl::StrFormat("%.2f MB", static_cast<double>(point.bytes()) / 1e6),
+                      absl::StrFormat("%.0f", point.gbps())});
+    }
+  }
+  PrintTable(rows);
+  rows = {{"MEASURED", "TYPE", "CLOCK", "RATE", "METHOD"}};
+  for (const auto& rate : calibration.rate()) {
+    rows.push_back({rate.pipe(), v1::DType_Name(rate.dtype()), v1::ClockState_Name(rate.clock()),
+                    absl::StrFormat("%.1f T/s", rate.tera_ops()), rate.method()});
+  }
+  PrintTable(rows);
+  std::printf("empty kernel in a graph %.2f µs, event-kernel-event %.2f µs, took %.1f s\n", calibration.graph_node_us(),
+              calibration.event_kernel_us(), calibration.wall_s());
+}
+
+}  // namespace
 
 absl::Status TemplatesList(Context& context) {
   RT_ASSIGN_OR_RETURN(const auto response, context.client->ListTemplates());
@@ -68,7 +94,7 @@ absl::Status TemplatesCheck(Context& context, const std::string& target, const s
       rows.push_back({r.arch(), v1::Outcome_Name(r.outcome()), absl::StrCat(r.resources().registers_per_thread()),
                       absl::StrCat(r.resources().spill_store_bytes()),
                       absl::StrCat(r.resources().static_shared_bytes() + r.resources().dynamic_shared_bytes()),
-                      r.message().substr(0, r.message().find('\n'))});
+                      Clip(r.message(), 80)});
     }
     PrintTable(rows);
     for (const auto& r : response.result()) {
@@ -80,26 +106,36 @@ absl::Status TemplatesCheck(Context& context, const std::string& target, const s
 }
 
 absl::Status TemplatesNew(Context&, const std::string& name, const std::string& dir) {
-  const bool valid = !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos &&
+  // It becomes an identifier of the kernel's source too, hence the limit and no leading digit.
+  const bool valid = !name.empty() && name.size() <= kMaxNameLength &&
+                     name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos &&
                      name[0] >= 'a' && name[0] <= 'z';
   if (!valid) {
     return Error(absl::StatusCode::kInvalidArgument, "BAD_NAME",
-                 absl::StrCat("`", name, "`: a name has lower-case letters, digits and _ and starts with a letter"));
+                 absl::StrCat("`", name, "`: a name has lower-case letters, digits and _, starts with a letter and is at most ",
+                              kMaxNameLength, " long"));
   }
+  RT_RETURN_IF_ERROR(MakeDirs(dir, 0755));
   const std::string folder = absl::StrCat(dir, "/", name);
-  struct stat info;
-  if (stat(folder.c_str(), &info) == 0) return absl::AlreadyExistsError(absl::StrCat(folder, " exists; nothing was written"));
-  RT_RETURN_IF_ERROR(MakeDirs(folder, 0755));
-  for (const EmbeddedFile& file : SkeletonFiles()) {
-    const std::string path = absl::StrCat(folder, "/", file.path);
-    RT_RETURN_IF_ERROR(WriteFileAtomic(path, absl::StrReplaceAll(file.data, {{"@NAME@", name}})));
-    std::printf("%s\n", path.c_str());
+  if (mkdir(folder.c_str(), 0755) != 0) {
+    const int error = errno;
+    if (error != EEXIST) return ErrnoStatus(error, absl::StrCat("create folder ", folder));
+    return Error(absl::StatusCode::kAlreadyExists, "EXISTS", absl::StrCat(folder, " exists; nothing was written"));
   }
+  for (const EmbeddedFile& file : SkeletonFiles()) {
+    const absl::Status written =
+        WriteOutput(absl::StrCat(folder, "/", file.path), absl::StrReplaceAll(file.data, {{"@NAME@", name}}));
+    if (written.ok()) continue;
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+    return written;
+  }
+  for (const EmbeddedFile& file : SkeletonFiles()) std::printf("%s/%s\n", folder.c_str(), file.path.c_str());
   std::fprintf(stderr,
-               "rooftune: an operator `%s` with a reference and one kernel. Next:\n"
+               "rooftune: an operator `%s` with a reference and one kernel; %s/README.md explains. Next:\n"
                "  rooftune --local --template-dir %s templates check %s\n"
                "  rooftune --local --template-dir %s tune %s rows=4096 cols=4096 dtype=bf16\n",
-               name.c_str(), dir.c_str(), name.c_str(), dir.c_str(), name.c_str());
+               name.c_str(), folder.c_str(), dir.c_str(), name.c_str(), dir.c_str(), name.c_str());
   return absl::OkStatus();
 }
 
@@ -135,27 +171,11 @@ absl::Status DevicesShow(Context& context, const std::string& name) {
                     absl::StrCat(absl::StrJoin(peak.tera_ops().source(), " "), peak.tera_ops().unsure() ? " (unsure)" : "")});
   }
   PrintTable(rows);
-  if (!device.has_calibration()) {
+  if (device.has_calibration()) {
+    PrintCalibration(device.calibration());
+  } else {
     std::printf("not calibrated%s\n", device.kind() == v1::Device::CUDA ? ": rooftune devices calibrate" : "");
-    return absl::OkStatus();
   }
-  PrintTable([&] {
-    std::vector<std::vector<std::string>> table = {{"MEASURED", "SIZE", "GB/s"}};
-    for (const auto& curve : device.calibration().curve()) {
-      for (const auto& point : curve.point()) {
-        table.push_back({curve.mix(), absl::StrFormat("%.2f MB", static_cast<double>(point.bytes()) / 1e6), absl::StrFormat("%.0f", point.gbps())});
-      }
-    }
-    return table;
-  }());
-  rows = {{"MEASURED", "TYPE", "CLOCK", "RATE", "METHOD"}};
-  for (const auto& rate : device.calibration().rate()) {
-    rows.push_back({rate.pipe(), v1::DType_Name(rate.dtype()), v1::ClockState_Name(rate.clock()),
-                    absl::StrFormat("%.1f T/s", rate.tera_ops()), rate.method()});
-  }
-  PrintTable(rows);
-  std::printf("empty kernel in a graph %.2f µs, event-kernel-event %.2f µs, took %.1f s\n", device.calibration().graph_node_us(),
-              device.calibration().event_kernel_us(), device.calibration().wall_s());
   return absl::OkStatus();
 }
 

@@ -3,23 +3,44 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "base/error.h"
 #include "base/file_util.h"
-
-extern char** environ;
 
 namespace rooftune::cli {
 namespace {
 
 constexpr int kStartTimeoutMs = 60'000;
+constexpr int kReadyFd = 3;
+
+// In the child; never returns.
+[[noreturn]] void BecomeDaemon(pid_t parent, int ready, char** argv) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(1);
+  // Its own group: Ctrl-C is for the command, which then ends the daemon in order.
+  setpgid(0, 0);
+  // dup2 onto itself would keep close-on-exec.
+  if (ready == kReadyFd) {
+    fcntl(ready, F_SETFD, 0);
+  } else {
+    dup2(ready, kReadyFd);
+  }
+  // stdout belongs to the command's own result.
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+  execv(argv[0], argv);
+  std::fprintf(stderr, "rooftune: start %s: %s\n", argv[0], std::strerror(errno));
+  _exit(127);
+}
 
 }  // namespace
 
@@ -33,36 +54,31 @@ absl::StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(const std::strin
   int ready[2];
   if (pipe2(ready, O_CLOEXEC) != 0) return ErrnoStatus(errno, "pipe");
   const std::string path = absl::StrCat(ExecutableDir(), "/rooftuned");
-  std::vector<std::string> args = {path, "--listen", daemon->address_, "--log-level", "warning", "--ready-fd", "3"};
+  std::vector<std::string> args = {path, "--listen", daemon->address_, "--log-level", "warning", "--ready-fd", absl::StrCat(kReadyFd)};
   if (!device.empty()) args.insert(args.end(), {"--device", device});
   if (!data_dir.empty()) args.insert(args.end(), {"--data-dir", data_dir});
   for (const std::string& folder : template_dirs) args.insert(args.end(), {"--template-dir", folder});
   std::vector<char*> argv;
   for (std::string& arg : args) argv.push_back(arg.data());
   argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ready[1], 3);
-  // stdout belongs to the command's own result.
-  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  // Its own group: Ctrl-C is for the command, which then ends the daemon in order.
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  const int error = posix_spawn(&daemon->pid_, path.c_str(), &actions, &attributes, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
+  // fork is safe: this program has no other thread yet. posix_spawn could not tie the daemon's life to ours.
+  const pid_t parent = getpid();
+  daemon->pid_ = fork();
+  if (daemon->pid_ == 0) BecomeDaemon(parent, ready[1], argv.data());
+  const int error = errno;
   close(ready[1]);
-  if (error != 0) {
+  if (daemon->pid_ < 0) {
     close(ready[0]);
-    daemon->pid_ = -1;
     return ErrnoStatus(error, absl::StrCat("start ", path));
   }
   pollfd waiter = {ready[0], POLLIN, 0};
   char byte = 0;
+  // The pipe ends without a byte if the daemon gives up.
   const bool listening = poll(&waiter, 1, kStartTimeoutMs) == 1 && read(ready[0], &byte, 1) == 1;
   close(ready[0]);
-  if (!listening) return absl::UnavailableError("the private daemon did not start; its message is above");
+  if (!listening) {
+    return Error(absl::StatusCode::kUnavailable, "NO_DAEMON", "the private daemon did not start; its message is above");
+  }
   return daemon;
 }
 

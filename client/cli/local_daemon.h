@@ -1,4 +1,4 @@
-// A private daemon for `--local`: started beside this program, ended with it.
+// A private daemon for `--local`: started beside this program, ended with it, however it ends.
 #ifndef ROOFTUNE_CLIENT_CLI_LOCAL_DAEMON_H_
 #define ROOFTUNE_CLIENT_CLI_LOCAL_DAEMON_H_
 
@@ -12,12 +12,13 @@ namespace rooftune::cli {
 
 class LocalDaemon {
  public:
-  // Waits until it listens. UNAVAILABLE if it can't start; its messages are on stderr.
+  // Waits until it listens. UNAVAILABLE if it can't start; its messages are on stderr. Call it before any thread exists.
   static absl::StatusOr<std::unique_ptr<LocalDaemon>> Start(const std::string& device, const std::string& data_dir,
                                                             const std::vector<std::string>& template_dirs);
   // SIGTERM, then waits.
   ~LocalDaemon();
   const std::string& address() const { return address_; }
+  int pid() const { return pid_; }
 
  private:
   LocalDaemon() = default;

@@ -40,7 +40,9 @@ void AddQueries(CLI::App& app, Arguments& a, Command& run) {
   best->add_option("--miss", a.query.miss, "without a record: fail, estimate, tune_async or wait")->capture_default_str();
   best->add_flag("--allow-nearest", a.query.allow_nearest, "accept a record of another shape");
   best->add_flag("--deterministic", a.query.deterministic, "only kernels that give equal bits for equal inputs");
-  best->add_option("--timeout", a.query.wait_s, "seconds to wait with --miss wait")->capture_default_str();
+  best->add_option("--timeout", a.query.wait_s, "seconds to wait with --miss wait")
+      ->check(CLI::Range(0.001, 86400.0))
+      ->capture_default_str();
   best->callback([&] { run = [&](Context& c) { return Best(c, a.query); }; });
 
   auto* fetch = app.add_subcommand("fetch", "Write the best binary and its launch recipe to a folder");
@@ -60,7 +62,7 @@ void AddSweeps(CLI::App& app, Arguments& a, Command& run) {
   tune->add_option("--max-trials", a.tune.max_trials, "candidates to compile at most (64)");
   tune->add_option("--time-budget", a.tune.time_budget_s, "seconds at most");
   tune->add_option("--strategy", a.tune.strategy, "model, random or exhaustive")->capture_default_str();
-  tune->add_option("--template", a.tune.templates, "only this template (repeatable)");
+  tune->add_option("--template", a.tune.templates, "only this template (repeatable)")->allow_extra_args(false);
   tune->add_option("--seed", a.tune.seed, "seed of inputs and random order");
   tune->add_option("--l2", a.tune.l2, "cold or warm")->capture_default_str();
   tune->add_option("--clock", a.tune.clock, "cool or sustained")->capture_default_str();
@@ -80,14 +82,14 @@ void AddSweeps(CLI::App& app, Arguments& a, Command& run) {
   list->callback([&] { run = [&](Context& c) { return SweepList(c, a.list); }; });
   const auto named = [&](const char* name, const char* help, absl::Status (*action)(Context&, const std::string&)) {
     auto* command = sweep->add_subcommand(name, help);
-    command->add_option("sweep", a.name, "sweeps/…")->required();
+    command->add_option("sweep", a.name, "name, with or without sweeps/")->required();
     command->callback([&a, &run, action] { run = [&a, action](Context& c) { return action(c, a.name); }; });
   };
   named("show", "One sweep", SweepShow);
   named("watch", "Follow a sweep to its end", SweepWatch);
   named("cancel", "Stop a sweep; what was measured is kept", SweepCancel);
   auto* resume = sweep->add_subcommand("resume", "Continue a sweep that was cancelled, failed or cut off");
-  resume->add_option("sweep", a.name, "sweeps/…")->required();
+  resume->add_option("sweep", a.name, "name, with or without sweeps/")->required();
   resume->add_flag("--detach", a.detach, "do not wait");
   resume->callback([&] { run = [&](Context& c) { return SweepResume(c, a.name, a.detach); }; });
 }
@@ -101,17 +103,17 @@ void AddRecords(CLI::App& app, Arguments& a, Command& run) {
   list->add_option("--limit", a.list.limit, "rows")->check(CLI::Range(1, 1000))->capture_default_str();
   list->callback([&] { run = [&](Context& c) { return RecordsList(c, a.list); }; });
   auto* show = records->add_subcommand("show", "One record, whole, as JSON");
-  show->add_option("record", a.name, "records/…")->required();
+  show->add_option("record", a.name, "name, with or without records/")->required();
   show->callback([&] { run = [&](Context& c) { return RecordsShow(c, a.name); }; });
 
   auto* trials = app.add_subcommand("trials", "Candidates and what became of them");
-  trials->add_option("sweep", a.list.name, "sweeps/… (all if left out)");
+  trials->add_option("sweep", a.list.name, "name of a sweep (all if left out)");
   trials->add_option("--outcome", a.list.outcome, "only this outcome, e.g. wrong_result");
   trials->add_option("--limit", a.list.limit, "rows")->check(CLI::Range(1, 1000))->capture_default_str();
   trials->callback([&] { run = [&](Context& c) { return TrialsList(c, a.list); }; });
 
   auto* exporting = app.add_subcommand("export", "Write sweeps with all trials as an evidence file");
-  exporting->add_option("sweeps", a.names, "sweeps/… (all that ended if left out)");
+  exporting->add_option("sweeps", a.names, "names of sweeps (all that ended if left out)");
   exporting->add_option("--suite", a.suite, "name of the suite, e.g. gemm_bf16");
   exporting->add_option("-o,--out", a.file, "FILE.jsonl or FILE.jsonl.gz; - = standard output")->required();
   exporting->callback([&] { run = [&](Context& c) { return Export(c, a.names, a.suite, a.file); }; });
@@ -129,7 +131,7 @@ void AddInventory(CLI::App& app, Arguments& a, Command& run) {
   auto* check = templates->add_subcommand("check", "Compile a template's default configuration for several architectures");
   check->add_option("id", a.name, "template")->required();
   check->add_option("op", a.words, "operator to check with (the kind's example if left out)");
-  check->add_option("--arch", a.archs, "sm_80, sm_90, … (repeatable)");
+  check->add_option("--arch", a.archs, "sm_80, sm_90, … (repeatable)")->allow_extra_args(false);
   check->callback([&] { run = [&](Context& c) { return TemplatesCheck(c, a.name, a.archs, a.words); }; });
   auto* create = templates->add_subcommand("new", "Write a working operator of your own to start from");
   create->add_option("name", a.name, "lower-case name")->required();
@@ -151,19 +153,37 @@ void AddInventory(CLI::App& app, Arguments& a, Command& run) {
 
 absl::Status Run(Context& context, const Command& command, bool needs_daemon) {
   std::unique_ptr<LocalDaemon> local;
-  std::string address = context.address;
   if (context.local && needs_daemon) {
     auto started = LocalDaemon::Start(context.device, context.data_dir, context.template_dirs);
     if (!started.ok()) return started.status();
     local = *std::move(started);
-    address = local->address();
+    context.address = local->address();
+  }
+  if (local != nullptr) {
+    // It has no other device, and names it in its own way ("auto").
+    context.device.clear();
+    EndWithInterrupt(local->pid());
+    CatchInterrupt();
   }
   Client::Options options;
-  options.address = address;
+  options.address = context.address;
   context.client = Client::Create(options);
   const absl::Status status = command(context);
   context.client.reset();
+  EndWithInterrupt(0);
   return status;
+}
+
+// Says what is wrong and makes the exit code of it.
+ExitCode Report(const absl::Status& status) {
+  if (Interrupted() && !status.ok()) return kInterrupted;
+  const absl::Status flushed = FlushOutput();
+  const absl::Status& shown = status.ok() ? flushed : status;
+  if (shown.ok()) return kOk;
+  std::fprintf(stderr, "rooftune: %s [%s]\n", std::string(shown.message()).c_str(), ErrorReason(shown).c_str());
+  const auto facts = ErrorMetadata(shown);
+  for (const auto& [key, value] : facts) std::fprintf(stderr, "  %s: %s\n", key.c_str(), value.c_str());
+  return ExitCodeOf(shown);
 }
 
 int Main(int argc, char** argv) {
@@ -179,7 +199,8 @@ int Main(int argc, char** argv) {
   app.add_flag("--json", context.json, "JSON for programs");
   app.add_flag("--local", context.local, "start a private daemon for this command");
   app.add_option("--data-dir", context.data_dir, "data folder of the private daemon");
-  app.add_option("--template-dir", context.template_dirs, "template folder of the private daemon (repeatable)");
+  app.add_option("--template-dir", context.template_dirs, "template folder of the private daemon (repeatable)")
+      ->allow_extra_args(false);
   Arguments arguments;
   Command command;
   AddQueries(app, arguments, command);
@@ -195,16 +216,8 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "rooftune: --data-dir and --template-dir are for --local; a running daemon has its own\n");
     return kUsage;
   }
-  CatchInterrupt();
   const bool needs_daemon = !app.got_subcommand("templates") || !app.get_subcommand("templates")->got_subcommand("new");
-  const absl::Status status = Run(context, command, needs_daemon);
-  if (status.ok()) return kOk;
-  if (!(absl::IsCancelled(status) && Interrupted())) {
-    std::fprintf(stderr, "rooftune: %s [%s]\n", std::string(status.message()).c_str(), ErrorReason(status).c_str());
-    const auto facts = ErrorMetadata(status);
-    for (const auto& [key, value] : facts) std::fprintf(stderr, "  %s: %s\n", key.c_str(), value.c_str());
-  }
-  return ExitCodeOf(status);
+  return Report(Run(context, command, needs_daemon));
 }
 
 }  // namespace

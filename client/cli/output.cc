@@ -1,25 +1,34 @@
 #include <google/protobuf/util/json_util.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/error.h"
+#include "base/file_util.h"
+#include "base/status_macros.h"
 #include "client/cli/cli.h"
 
 namespace rooftune::cli {
 namespace {
 
+// Lock-free, so that the handler may use them.
 std::atomic<int> interrupts{0};
+std::atomic<int> ends_with_us{0};
 
 void OnInterrupt(int) {
+  const int pid = ends_with_us;
+  if (pid > 0) kill(pid, SIGTERM);
   if (++interrupts > 1) _exit(kInterrupted);
 }
 
@@ -61,7 +70,7 @@ void PrintTable(const std::vector<std::vector<std::string>>& rows) {
     widths.resize(std::max(widths.size(), row.size()));
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
   }
-  const bool bold = OutputIsTerminal();
+  const bool bold = IsTerminal(STDOUT_FILENO);
   for (size_t r = 0; r < rows.size(); ++r) {
     std::string line;
     for (size_t i = 0; i < rows[r].size(); ++i) {
@@ -112,18 +121,52 @@ absl::StatusOr<int> EnumValue(const google::protobuf::EnumDescriptor* descriptor
                absl::StrCat(option, " ", name, ": use one of ", absl::StrJoin(known, ", ")));
 }
 
-bool OutputIsTerminal() {
-  const char* no_color = std::getenv("NO_COLOR");
-  if (no_color != nullptr && *no_color != '\0') return false;
-  return std::getenv("ROOFTUNE_FORCE_TTY") != nullptr || isatty(STDOUT_FILENO) == 1;
+std::string Clip(const std::string& text, size_t columns) {
+  std::string line = text.substr(0, text.find('\n'));
+  if (Width(line) <= columns) return line;
+  size_t end = 0;
+  for (size_t width = 0; end < line.size(); ++end) {
+    const bool starts = (line[end] & 0xC0) != 0x80;
+    if (starts && width == columns - 1) break;
+    width += starts;
+  }
+  return line.substr(0, end) + "…";
 }
 
-bool Interrupted() { return interrupts > 0; }
+std::string ResourceName(const std::string& prefix, const std::string& name) {
+  return absl::StartsWith(name, prefix) ? name : absl::StrCat(prefix, name);
+}
+
+absl::Status WriteOutput(const std::string& path, const std::string& data) {
+  RT_RETURN_IF_ERROR(WriteFileAtomic(path, data));
+  const mode_t mask = umask(0);
+  umask(mask);
+  if (chmod(path.c_str(), 0666 & ~mask) != 0) return ErrnoStatus(errno, absl::StrCat("set the mode of ", path));
+  return absl::OkStatus();
+}
+
+absl::Status FlushOutput() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return absl::OkStatus();
+  // An earlier write may have failed, of which only the flag is left: most likely the disk is full.
+  return ErrnoStatus(errno != 0 ? errno : ENOSPC, "write standard output");
+}
+
+bool IsTerminal(int fd) {
+  const char* no_color = std::getenv("NO_COLOR");
+  if (no_color != nullptr && *no_color != '\0') return false;
+  return std::getenv("ROOFTUNE_FORCE_TTY") != nullptr || isatty(fd) == 1;
+}
 
 void CatchInterrupt() {
   struct sigaction action = {};
   action.sa_handler = OnInterrupt;
   sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
 }
+
+bool Interrupted() { return interrupts > 0; }
+
+void EndWithInterrupt(int pid) { ends_with_us = pid; }
 
 }  // namespace rooftune::cli

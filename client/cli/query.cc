@@ -46,7 +46,7 @@ void PrintRecord(const v1::TuningRecord& record) {
   }
   std::printf("bounds      %s\n", BoundsText(record.bounds()).c_str());
   for (const auto& baseline : record.baseline()) {
-    if (!baseline.has_measurement()) {
+    if (!(baseline.measurement().median_us() > 0 && record.measurement().median_us() > 0)) {
       std::printf("baseline    %s: %s\n", baseline.name().c_str(), baseline.message().c_str());
       continue;
     }
@@ -81,6 +81,18 @@ absl::StatusOr<v1::GetBestConfigRequest> Query(const Context& context, const Que
   request.set_allow_nearest(options.allow_nearest);
   request.set_deterministic(options.deterministic);
   return request;
+}
+
+// False too if the daemon can't say: then its own error is the clearer one.
+bool IsModelled(Context& context) {
+  const auto devices = context.client->ListDevices(false);
+  if (!devices.ok()) return false;
+  for (const auto& device : devices->device()) {
+    const bool asked = context.device.empty() || device.id() == context.device || device.name() == context.device ||
+                       device.device_key() == context.device;
+    if (asked) return device.kind() == v1::Device::MODELLED;
+  }
+  return false;
 }
 
 }  // namespace
@@ -122,8 +134,12 @@ absl::Status Estimate(Context& context, const std::vector<std::string>& words, i
 absl::Status Best(Context& context, const QueryOptions& options) {
   RT_ASSIGN_OR_RETURN(const auto request, Query(context, options));
   const bool waits = request.miss_policy() == v1::WAIT;
-  RT_ASSIGN_OR_RETURN(const auto response,
-                      context.client->GetBestConfig(request, waits ? absl::Seconds(options.wait_s) : absl::Seconds(30)));
+  const auto answer = context.client->GetBestConfig(request, waits ? absl::Seconds(options.wait_s) : absl::Seconds(30));
+  if (waits && absl::IsDeadlineExceeded(answer.status())) {
+    return Error(absl::StatusCode::kCancelled, "STILL_TUNING",
+                 "not tuned yet, but the daemon goes on; ask again, or see `rooftune sweep list`");
+  }
+  RT_ASSIGN_OR_RETURN(const auto response, answer);
   if (context.json) {
     PrintJson(response);
     return absl::OkStatus();
@@ -142,32 +158,29 @@ absl::Status Best(Context& context, const QueryOptions& options) {
 absl::Status Fetch(Context& context, const QueryOptions& options) {
   v1::GetKernelRequest request;
   if (!options.record.empty()) {
-    request.set_record(options.record);
-  } else {
-    QueryOptions query = options;
-    if (query.min_evidence.empty()) {
-      // On a modelled device nothing can be verified; insisting on it would only be a riddle.
-      RT_ASSIGN_OR_RETURN(const auto devices, context.client->ListDevices(false));
-      for (const auto& device : devices.device()) {
-        const bool asked = context.device.empty() || device.id() == context.device || device.device_key() == context.device;
-        if (asked && device.kind() == v1::Device::MODELLED) query.min_evidence = "compiled";
-        if (asked) break;
-      }
-      if (!query.min_evidence.empty()) std::fprintf(stderr, "rooftune: modelled device: this binary was compiled, never run\n");
+    if (!options.words.empty()) {
+      return Error(absl::StatusCode::kInvalidArgument, "BAD_VALUE", "--record and an operator exclude each other");
     }
-    RT_ASSIGN_OR_RETURN(*request.mutable_query(), Query(context, query));
+    request.set_record(ResourceName("records/", options.record));
+  } else {
+    RT_ASSIGN_OR_RETURN(*request.mutable_query(), Query(context, options));
+    if (options.min_evidence.empty() && IsModelled(context)) {
+      // Nothing can be verified there; insisting on it would only be a riddle.
+      request.mutable_query()->set_min_evidence(v1::COMPILED);
+      std::fprintf(stderr, "rooftune: modelled device: this binary was compiled, never run\n");
+    }
   }
   RT_ASSIGN_OR_RETURN(const FetchedKernel kernel, context.client->GetKernel(request));
   RT_RETURN_IF_ERROR(MakeDirs(options.out, 0755));
   const std::string cubin = absl::StrCat(options.out, "/", kernel.record.artifact_digest(), ".cubin");
-  RT_RETURN_IF_ERROR(WriteFileAtomic(cubin, kernel.cubin));
+  RT_RETURN_IF_ERROR(WriteOutput(cubin, kernel.cubin));
   google::protobuf::util::JsonPrintOptions json;
   json.preserve_proto_field_names = true;
   json.add_whitespace = true;
   std::string recipe;
   const auto printed = google::protobuf::util::MessageToJsonString(kernel.record, &recipe, json);
   if (!printed.ok()) return absl::InternalError(std::string(printed.message()));
-  RT_RETURN_IF_ERROR(WriteFileAtomic(absl::StrCat(options.out, "/recipe.json"), recipe));
+  RT_RETURN_IF_ERROR(WriteOutput(absl::StrCat(options.out, "/recipe.json"), recipe));
   if (context.json) {
     PrintJson(kernel.record);
     return absl::OkStatus();

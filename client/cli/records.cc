@@ -34,14 +34,14 @@ absl::Status RecordsList(Context& context, const ListOptions& options) {
 }
 
 absl::Status RecordsShow(Context& context, const std::string& name) {
-  RT_ASSIGN_OR_RETURN(const auto record, context.client->GetRecord(name));
+  RT_ASSIGN_OR_RETURN(const auto record, context.client->GetRecord(ResourceName("records/", name)));
   PrintJson(record);
   return absl::OkStatus();
 }
 
 absl::Status TrialsList(Context& context, const ListOptions& options) {
   v1::ListTrialsRequest request;
-  request.set_sweep(options.name);
+  if (!options.name.empty()) request.set_sweep(ResourceName("sweeps/", options.name));
   request.set_page_size(options.limit);
   RT_ASSIGN_OR_RETURN(const int outcome, EnumValue(v1::Outcome_descriptor(), options.outcome, "--outcome"));
   request.set_outcome(static_cast<v1::Outcome>(outcome));
@@ -52,11 +52,10 @@ absl::Status TrialsList(Context& context, const ListOptions& options) {
   }
   std::vector<std::vector<std::string>> rows = {{"TRIAL", "OUTCOME", "TIME", "PREDICTED", "REGS", "SPILL", "CONFIGURATION", "MESSAGE"}};
   for (const auto& trial : response.trial()) {
-    const std::string message = trial.message().substr(0, trial.message().find('\n'));
     rows.push_back({absl::StrCat(trial.index()), v1::Outcome_Name(trial.outcome()), MeasurementText(trial.measurement()),
                     TimeText(trial.prediction().time_us()), absl::StrCat(trial.resources().registers_per_thread()),
                     absl::StrCat(trial.resources().spill_store_bytes()),
-                    absl::StrCat(trial.template_id(), " ", ConfigText(trial.config())), message.substr(0, 60)});
+                    absl::StrCat(trial.template_id(), " ", ConfigText(trial.config())), Clip(trial.message(), 60)});
   }
   PrintTable(rows);
   if (!response.next_page_token().empty()) std::fprintf(stderr, "rooftune: there are more; raise --limit\n");
@@ -65,13 +64,14 @@ absl::Status TrialsList(Context& context, const ListOptions& options) {
 
 absl::Status Export(Context& context, const std::vector<std::string>& sweeps, const std::string& suite, const std::string& out) {
   v1::ExportEvidenceRequest request;
-  for (const std::string& sweep : sweeps) request.add_sweep(sweep);
+  for (const std::string& sweep : sweeps) request.add_sweep(ResourceName("sweeps/", sweep));
   request.set_suite(suite);
   RT_ASSIGN_OR_RETURN(const auto writer, EvidenceWriter::Create(out));
   int lines = 0;
+  CatchInterrupt();  // so that no half-written file stays
   RT_RETURN_IF_ERROR(context.client->ExportEvidence(request, [&](const v1::ExportLine& line) {
     ++lines;
-    return writer->Write(line);
+    return Interrupted() ? absl::CancelledError("interrupted; nothing was written") : writer->Write(line);
   }));
   // The run's header alone is no evidence.
   if (lines < 2) return Error(absl::StatusCode::kNotFound, "NOTHING_TO_EXPORT", "no finished sweep matches; nothing was written");

@@ -1,10 +1,14 @@
 // tune and sweep.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "base/error.h"
 #include "base/status_macros.h"
 #include "client/cli/cli.h"
@@ -31,14 +35,17 @@ std::string ProgressLine(const v1::Sweep& sweep) {
   return line;
 }
 
-// Shows progress on stderr: one live line on a terminal, else a line at every change of state.
+// Shows progress on stderr: one live line on a terminal, else a line at every change of state and now and then.
 class Progress {
  public:
   void Show(const v1::Sweep& sweep) {
+    if (sweep.state() == v1::SWEEP_STATE_UNSPECIFIED) return;  // no answer yet
+    const absl::Time now = absl::Now();
     if (live_) {
-      std::fprintf(stderr, "\r\033[K%.*s", 200, ProgressLine(sweep).c_str());
-    } else if (sweep.state() != last_) {
+      std::fprintf(stderr, "\r\033[K%s", Clip(ProgressLine(sweep), Columns()).c_str());
+    } else if (sweep.state() != last_ || now - printed_ > kLineEvery) {
       std::fprintf(stderr, "%s\n", ProgressLine(sweep).c_str());
+      printed_ = now;
     }
     last_ = sweep.state();
   }
@@ -47,9 +54,29 @@ class Progress {
   }
 
  private:
-  const bool live_ = OutputIsTerminal();
+  static constexpr absl::Duration kLineEvery = absl::Seconds(15);
+  // Longer lines would wrap, and \r does not go back over a wrap.
+  static size_t Columns() {
+    winsize size = {};
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col - 1u : 100u;
+  }
+
+  const bool live_ = IsTerminal(STDERR_FILENO);
   v1::SweepState last_ = v1::SWEEP_STATE_UNSPECIFIED;
+  absl::Time printed_ = absl::InfinitePast();
 };
+
+void PrintBaseline(const v1::Sweep& sweep, const v1::Baseline& baseline) {
+  std::string text = baseline.message();
+  if (baseline.measurement().median_us() > 0) {
+    text = MeasurementText(baseline.measurement());
+    // A ratio needs two times of the same GPU.
+    if (sweep.evidence() >= v1::MEASURED && sweep.progress().best_us() > 0) {
+      absl::StrAppendFormat(&text, ": best is %.2fx", baseline.measurement().median_us() / sweep.progress().best_us());
+    }
+  }
+  std::printf("baseline    %s %s\n", baseline.name().c_str(), text.c_str());
+}
 
 void PrintSweep(const v1::Sweep& sweep) {
   const auto& p = sweep.progress();
@@ -62,13 +89,7 @@ void PrintSweep(const v1::Sweep& sweep) {
     std::printf("best        %s%s  %s %s\n", TimeText(p.best_us()).c_str(), sweep.evidence() < v1::MEASURED ? " (predicted, never ran)" : "",
                 p.best_template().c_str(), ConfigText(p.best_config()).c_str());
   }
-  for (const auto& baseline : sweep.baseline()) {
-    const bool timed = baseline.has_measurement() && baseline.measurement().median_us() > 0;
-    std::printf("baseline    %s %s\n", baseline.name().c_str(),
-                timed ? absl::StrCat(MeasurementText(baseline.measurement()),
-                                     absl::StrFormat(": best is %.2fx", baseline.measurement().median_us() / p.best_us())).c_str()
-                      : baseline.message().c_str());
-  }
+  for (const auto& baseline : sweep.baseline()) PrintBaseline(sweep, baseline);
   std::printf("bounds      floor %s, attainable %s, limited by %s\n", TimeText(sweep.bounds().floor_us()).c_str(),
               TimeText(sweep.bounds().attainable_us()).c_str(), v1::Bound_Name(sweep.bounds().bound()).c_str());
   std::printf("evidence    %s\n", v1::EvidenceLevel_Name(sweep.evidence()).c_str());
@@ -80,8 +101,24 @@ void PrintSweep(const v1::Sweep& sweep) {
   if (!sweep.message().empty()) std::printf("note        %s\n", sweep.message().c_str());
 }
 
+// Ctrl-C: the sweep does not need us, unless the daemon is ours.
+absl::Status Detached(const Context& context, const std::string& name) {
+  if (!context.local) {
+    std::fprintf(stderr, "rooftune: %s goes on; `rooftune sweep watch %s` looks again, `rooftune sweep cancel %s` ends it\n",
+                 name.c_str(), name.c_str(), name.c_str());
+  } else if (!context.data_dir.empty()) {
+    std::fprintf(stderr, "rooftune: stopped; `rooftune --local --data-dir %s sweep resume %s` continues\n",
+                 context.data_dir.c_str(), name.c_str());
+  } else {
+    std::fprintf(stderr, "rooftune: stopped; `rooftune --local sweep resume %s` continues\n", name.c_str());
+  }
+  return absl::CancelledError("detached");
+}
+
 // Watches to the end; a sweep that failed is an error with its own text.
-absl::Status Follow(Context& context, const std::string& name) {
+absl::Status Follow(Context& context, const std::string& given) {
+  const std::string name = ResourceName("sweeps/", given);
+  CatchInterrupt();
   absl::StatusOr<v1::Sweep> last;
   {
     Progress progress;
@@ -90,11 +127,8 @@ absl::Status Follow(Context& context, const std::string& name) {
       return !Interrupted();
     });
   }
-  if (absl::IsCancelled(last.status()) && Interrupted()) {
-    std::fprintf(stderr, "rooftune: %s goes on; `rooftune sweep watch %s` looks again, `rooftune sweep cancel %s` ends it\n",
-                 name.c_str(), name.c_str(), name.c_str());
-    return absl::CancelledError("detached");
-  }
+  // A private daemon that Ctrl-C ended too ends the call in its own way.
+  if (!last.ok() && Interrupted()) return Detached(context, name);
   RT_RETURN_IF_ERROR(last.status());
   if (context.json) {
     PrintJson(*last);
@@ -103,6 +137,10 @@ absl::Status Follow(Context& context, const std::string& name) {
   }
   if (last->state() == v1::FAILED) {
     return Error(absl::StatusCode::kFailedPrecondition, "SWEEP_FAILED", last->message());
+  }
+  if (last->state() == v1::CANCELLED) {
+    return Error(absl::StatusCode::kAborted, "SWEEP_CANCELLED",
+                 absl::StrCat(name, " was cancelled; what it measured is kept. `rooftune sweep resume ", name, "` continues"));
   }
   return absl::OkStatus();
 }
@@ -173,7 +211,7 @@ absl::Status SweepList(Context& context, const ListOptions& options) {
 }
 
 absl::Status SweepShow(Context& context, const std::string& name) {
-  RT_ASSIGN_OR_RETURN(const auto sweep, context.client->GetSweep(name));
+  RT_ASSIGN_OR_RETURN(const auto sweep, context.client->GetSweep(ResourceName("sweeps/", name)));
   if (context.json) {
     PrintJson(sweep);
   } else {
@@ -185,7 +223,7 @@ absl::Status SweepShow(Context& context, const std::string& name) {
 absl::Status SweepWatch(Context& context, const std::string& name) { return Follow(context, name); }
 
 absl::Status SweepCancel(Context& context, const std::string& name) {
-  RT_ASSIGN_OR_RETURN(const auto sweep, context.client->CancelSweep(name));
+  RT_ASSIGN_OR_RETURN(const auto sweep, context.client->CancelSweep(ResourceName("sweeps/", name)));
   if (context.json) {
     PrintJson(sweep);
   } else {
@@ -195,7 +233,7 @@ absl::Status SweepCancel(Context& context, const std::string& name) {
 }
 
 absl::Status SweepResume(Context& context, const std::string& name, bool detach) {
-  RT_RETURN_IF_ERROR(context.client->ResumeSweep(name));
+  RT_RETURN_IF_ERROR(context.client->ResumeSweep(ResourceName("sweeps/", name)));
   if (detach) return absl::OkStatus();
   return Follow(context, name);
 }

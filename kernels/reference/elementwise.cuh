@@ -12,9 +12,8 @@ struct Value {
 };
 
 constexpr int kInputBase = 100;
-constexpr int kMaxDepth = 64;
-
-__device__ bool is_nan(double v) { return v != v; }
+// 32 operations of up to three operands: each leaves one value and has two more waiting.
+constexpr int kMaxDepth = 66;
 
 // First-order propagation: the error of f(a, b, …) is at most Σ |∂f| · error of the operand, plus the rounding of
 // the result.
@@ -31,21 +30,15 @@ __device__ Value binary(int code, Value a, Value b) {
       const double divisor = b.value * b.value;
       return {v, divisor > 0 ? a.magnitude * b.magnitude / divisor : fabs(v)};
     }
-    // NaN wins, as in PyTorch.
-    case 5: {
-      const double v = is_nan(a.value) || a.value > b.value ? a.value : b.value;
-      return {v, fmax(a.magnitude, b.magnitude)};
-    }
-    default: {
-      const double v = is_nan(a.value) || a.value < b.value ? a.value : b.value;
-      return {v, fmax(a.magnitude, b.magnitude)};
-    }
+    // The number, if the other is NaN.
+    case 5:
+      return {fmax(a.value, b.value), fmax(a.magnitude, b.magnitude)};
+    default:
+      return {fmin(a.value, b.value), fmax(a.magnitude, b.magnitude)};
   }
 }
 
-__device__ double gelu(double x) {
-  return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
-}
+__device__ double gelu(double x) { return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x))); }
 
 __device__ Value unary(int code, Value a) {
   const double x = a.value;
@@ -132,27 +125,28 @@ extern "C" __global__ void __launch_bounds__(256) rt_reference(const Store* a,
                                                                const Store* h,
 #endif
                                                                double* value, float* magnitude, rt_i64 n) {
-  const Store* const inputs[] = {a,
+  const Store* const inputs[] = {
+    a,
 #if RT_INPUTS > 1
-                                 b,
+    b,
 #endif
 #if RT_INPUTS > 2
-                                 c,
+    c,
 #endif
 #if RT_INPUTS > 3
-                                 d,
+    d,
 #endif
 #if RT_INPUTS > 4
-                                 e,
+    e,
 #endif
 #if RT_INPUTS > 5
-                                 f,
+    f,
 #endif
 #if RT_INPUTS > 6
-                                 g,
+    g,
 #endif
 #if RT_INPUTS > 7
-                                 h,
+    h,
 #endif
   };
   const rt_i64 stride = static_cast<rt_i64>(gridDim.x) * blockDim.x;

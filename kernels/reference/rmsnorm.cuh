@@ -20,16 +20,16 @@ __device__ double reduce(double v, double* shared) {
   return shared[0];
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads) rt_reference(const Store* x,
+extern "C" __global__ void __launch_bounds__(kThreads)
+    rt_reference(const Store* x,
 #if RT_RESIDUAL
-                                                                    const Store* residual,
+                 const Store* residual,
 #endif
-                                                                    const Store* weight, float eps, double* y_value,
-                                                                    float* y_magnitude,
+                 const Store* weight, float eps, double* y_value, float* y_magnitude,
 #if RT_RESIDUAL
-                                                                    double* residual_value, float* residual_magnitude,
+                 double* residual_value, float* residual_magnitude,
 #endif
-                                                                    rt_i64 rows, rt_i64 cols) {
+                 rt_i64 rows, rt_i64 cols) {
   __shared__ double shared[kThreads];
   for (rt_i64 row = blockIdx.x; row < rows; row += gridDim.x) {
     const rt_i64 first = row * cols;

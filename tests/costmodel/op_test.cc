@@ -1,1 +1,366 @@
-int main(){}
+#include "costmodel/op.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/error.h"
+#include "costmodel/suggest.h"
+#include "costmodel/text_proto.h"
+
+namespace rooftune {
+namespace {
+
+const OpCatalog& Catalog() {
+  static const OpCatalog* const catalog = [] {
+    auto built = OpCatalog::Builtin();
+    EXPECT_TRUE(built.ok()) << built.status();
+    return new OpCatalog(built.ok() ? *std::move(built) : OpCatalog());
+  }();
+  return *catalog;
+}
+
+Op MustParse(const std::string& text) {
+  const auto op = Catalog().Parse(text);
+  EXPECT_TRUE(op.ok()) << text << ": " << op.status();
+  return op.ok() ? *op : Op();
+}
+
+Work WorkOf(const std::string& text) {
+  const Op op = MustParse(text);
+  const auto work = Catalog().Find(op.kind)->ComputeWork(op);
+  EXPECT_TRUE(work.ok()) << work.status();
+  return work.ok() ? *work : Work();
+}
+
+Int128 OpsOn(const Work& work, const std::string& pipe) {
+  Int128 ops = 0;
+  for (const PipeOps& p : work.pipe_ops) {
+    if (p.pipe == pipe) ops += p.ops;
+  }
+  return ops;
+}
+
+TEST(OpTest, BuiltinKindsAndTheirExamples) {
+  std::vector<std::string> kinds;
+  for (const OpSchema* schema : Catalog().schemas()) {
+    kinds.push_back(schema->kind());
+    const Op op = MustParse(schema->proto().example());
+    EXPECT_EQ(op.kind, schema->kind());
+    EXPECT_TRUE(schema->ComputeWork(op).ok());
+    EXPECT_TRUE(schema->AccumulationLength(op).ok());
+    EXPECT_EQ(schema->proto().reference().symbol(), "rt_reference");
+  }
+  EXPECT_EQ(kinds, (std::vector<std::string>{"elementwise", "gemm", "rmsnorm", "softmax"}));
+}
+
+TEST(OpTest, CanonicalTextIsInSchemaOrderWithoutDefaults) {
+  const Op op = MustParse("  gemm  dtype=bf16 act=none k=64 batch=1   n=32 m=16 layout=nt bias=1 ");
+  EXPECT_EQ(op.text, "gemm m=16 n=32 k=64 dtype=bf16 bias=1");
+  EXPECT_EQ(MustParse(op.text).text, op.text);
+  EXPECT_EQ(op.attributes.at("layout"), "nt");
+  EXPECT_EQ(op.attributes.at("bias"), "1");
+  EXPECT_EQ(op.dims, (std::vector<std::pair<std::string, int64_t>>{{"m", 16}, {"n", 32}, {"k", 64}, {"batch", 1}}));
+  EXPECT_EQ(op.names.at("dtype"), v1::BF16);
+  EXPECT_EQ(op.names.at("BF16"), v1::BF16);
+  EXPECT_EQ(op.names.at("LAYOUT_TT"), 3);
+  EXPECT_EQ(op.names.at("layout"), 1);
+  EXPECT_EQ(op.names.at("ACT_GELU"), 2);
+  EXPECT_EQ(op.names.at("out_dtype"), v1::BF16);
+}
+
+TEST(OpTest, ChainsMayHoldBlanksWithinParentheses) {
+  const Op op = MustParse("elementwise chain=gelu(mul(a, b)) n=10 dtype=fp32");
+  EXPECT_EQ(op.text, "elementwise n=10 dtype=fp32 chain=gelu(mul(a,b))");
+  EXPECT_EQ(op.names.at("chain"), 2);
+  EXPECT_EQ(op.names.at("chain_inputs"), 2);
+  EXPECT_EQ(op.names.at("chain_fp32_ops"), 8);
+  EXPECT_EQ(op.names.at("chain_sfu_ops"), 1);
+  EXPECT_EQ(op.lists.at("chain"), (std::vector<int64_t>{100, 101, 3, 17}));
+}
+
+TEST(OpTest, RefusesWithReasonAndAdvice) {
+  const struct {
+    std::string text;
+    const char* reason;
+    const char* expected;
+  } cases[] = {
+      {"gem m=1 n=1 k=1 dtype=bf16", "UNKNOWN_OP", "did you mean gemm?"},
+      {"", "UNKNOWN_OP", "known: elementwise, gemm, rmsnorm, softmax"},
+      {"gemm m=1 n=1 dtype=bf16", "MISSING_DIM", "needs k="},
+      {"gemm m=1 n=1 k=1", "MISSING_ATTRIBUTE", "needs dtype="},
+      {"gemm m=1 n=1 k=1 dtype=bf17", "BAD_VALUE", "did you mean bf16?"},
+      {"gemm m=1 n=1 k=1 dtype=int8", "BAD_VALUE", "fp32, fp16, bf16"},
+      {"gemm m=1 n=1 k=1 dtype=bf16 laoyut=nt", "UNKNOWN_ATTRIBUTE", "did you mean layout?"},
+      {"gemm m=1 n=1 k=1 dtype=bf16 m=1", "DUPLICATE", "m is given twice"},
+      {"gemm m=1 n=1 k=1 dtype=bf16 bias=2", "BAD_VALUE", "not within [0, 1]"},
+      {"gemm m=0 n=1 k=1 dtype=bf16", "BAD_VALUE", "m is 0"},
+      {"gemm m=-1 n=1 k=1 dtype=bf16", "BAD_VALUE", "plain decimal"},
+      {"gemm m=4k n=1 k=1 dtype=bf16", "BAD_VALUE", "plain decimal"},
+      {"gemm m=+4 n=1 k=1 dtype=bf16", "BAD_VALUE", "plain decimal"},
+      {"gemm m=04 n=1 k=1 dtype=bf16", "BAD_VALUE", "plain decimal"},
+      {"gemm m=0x4 n=1 k=1 dtype=bf16", "BAD_VALUE", "plain decimal"},
+      {"gemm m=99999999999999999999 n=1 k=1 dtype=bf16", "BAD_VALUE", "not within"},
+      {"gemm m=1099511627777 n=1 k=1 dtype=bf16", "BAD_VALUE", "not within [1, 1099511627776]"},
+      {"gemm m n=1 k=1 dtype=bf16", "BAD_VALUE", "not of the form"},
+      {"gemm m= n=1 k=1 dtype=bf16", "BAD_VALUE", "plain decimal"},
+      {"gemm m=1\tn=1", "BAD_VALUE", "printable"},
+      {"gemm m=1 n=1 k=1 dtype=bf16 act=r\xc3\xa9lu", "BAD_VALUE", "printable"},
+      {"gemm " + std::string(5000, 'x'), "BAD_VALUE", "longer than 4096"},
+      {"elementwise n=4 dtype=fp32 chain=adds(a,b)", "BAD_VALUE", "did you mean add?"},
+      {"gemm m=1099511627776 n=1099511627776 k=1 dtype=bf16", "BAD_VALUE", "tensor d: is larger than 2^62 bytes"},
+  };
+  for (const auto& c : cases) {
+    const auto op = Catalog().Parse(c.text);
+    ASSERT_FALSE(op.ok()) << c.text;
+    EXPECT_EQ(op.status().code(), absl::StatusCode::kInvalidArgument) << c.text;
+    EXPECT_EQ(ErrorReason(op.status()), c.reason) << c.text << ": " << op.status();
+    EXPECT_NE(std::string(op.status().message()).find(c.expected), std::string::npos) << c.text << ": " << op.status();
+  }
+}
+
+// Whatever text comes in, parsing ends with a value or an error, and an accepted text is its own canonical form.
+TEST(OpTest, MutatedTextsNeverBreakTheParser) {
+  std::mt19937 random(1);
+  const std::string letters = "gemsoftaxrndk=0123456789 (),-_bf";
+  int accepted = 0;
+  for (int round = 0; round < 5000; ++round) {
+    const auto schemas = Catalog().schemas();
+    std::string text = schemas[random() % schemas.size()]->proto().example();
+    for (unsigned edits = random() % 3 + 1; edits > 0; --edits) {
+      const size_t at = random() % text.size();
+      const char letter = letters[random() % letters.size()];
+      const unsigned kind = random() % 3;
+      if (kind == 0) text[at] = letter;
+      if (kind == 1) text.insert(at, 1, letter);
+      if (kind == 2) text.erase(at, 1);
+    }
+    const auto op = Catalog().Parse(text);
+    if (!op.ok()) {
+      EXPECT_EQ(op.status().code(), absl::StatusCode::kInvalidArgument) << text;
+      continue;
+    }
+    ++accepted;
+    const auto again = Catalog().Parse(op->text);
+    ASSERT_TRUE(again.ok()) << text << " -> " << op->text;
+    EXPECT_EQ(again->text, op->text);
+    EXPECT_TRUE(Catalog().Find(op->kind)->ComputeWork(*op).ok()) << text;
+  }
+  EXPECT_GT(accepted, 100);
+}
+
+TEST(OpTest, GemmTensorsFollowLayoutAndFlags) {
+  const auto dims = [](const std::string& text) {
+    const Op op = MustParse(text);
+    std::map<std::string, std::string> all;
+    const auto tensors = Catalog().Find("gemm")->Tensors(op);
+    for (const OpTensorInstance& t : *tensors) {
+      std::string shape = DTypeName(t.spec.dtype());
+      for (const auto& d : t.spec.dim()) shape += " " + std::to_string(d.value());
+      all[t.spec.name()] = shape;
+    }
+    return all;
+  };
+  using Shapes = std::map<std::string, std::string>;
+  EXPECT_EQ(dims("gemm m=2 n=3 k=5 dtype=bf16"),
+            (Shapes{{"a", "bf16 1 2 5"}, {"b", "bf16 1 3 5"}, {"d", "bf16 1 2 3"}}));
+  EXPECT_EQ(dims("gemm m=2 n=3 k=5 dtype=bf16 layout=nn").at("b"), "bf16 1 5 3");
+  EXPECT_EQ(dims("gemm m=2 n=3 k=5 dtype=bf16 layout=tn").at("a"), "bf16 1 5 2");
+  EXPECT_EQ(dims("gemm m=2 n=3 k=5 dtype=bf16 layout=tn").at("b"), "bf16 1 5 3");
+  EXPECT_EQ(dims("gemm m=2 n=3 k=5 dtype=bf16 layout=tt").at("b"), "bf16 1 3 5");
+  EXPECT_EQ(
+      dims("gemm m=2 n=3 k=5 batch=7 dtype=fp16 out=fp32 beta=1 bias=1"),
+      (Shapes{{"a", "fp16 7 2 5"}, {"b", "fp16 7 3 5"}, {"c", "fp32 7 2 3"}, {"bias", "fp16 3"}, {"d", "fp32 7 2 3"}}));
+}
+
+TEST(OpTest, OptionalTensorsAndScalars) {
+  const OpSchema* rms = Catalog().Find("rmsnorm");
+  EXPECT_EQ(rms->Tensors(MustParse("rmsnorm rows=2 cols=3 dtype=fp16"))->size(), 3u);
+  EXPECT_EQ(rms->Tensors(MustParse("rmsnorm rows=2 cols=3 dtype=fp16 residual=1"))->size(), 5u);
+  const OpSchema* gemm = Catalog().Find("gemm");
+  EXPECT_EQ(gemm->Scalars(MustParse("gemm m=1 n=1 k=1 dtype=fp16")).size(), 1u);
+  EXPECT_EQ(gemm->Scalars(MustParse("gemm m=1 n=1 k=1 dtype=fp16 beta=1")).size(), 2u);
+  const auto tensors =
+      Catalog().Find("elementwise")->Tensors(MustParse("elementwise n=4 dtype=fp32 chain=log(fma(a,b,c))"));
+  ASSERT_EQ(tensors->size(), 4u);
+  EXPECT_EQ((*tensors)[2].spec.name(), "c");
+  EXPECT_EQ((*tensors)[3].spec.name(), "y");
+  // log needs positive inputs.
+  EXPECT_EQ((*tensors)[0].fill_mean, 4);
+}
+
+// Loops of the definition with every operation counted.
+struct Counter {
+  int64_t fma = 0, fp32 = 0, sfu = 0, read = 0, written = 0;
+};
+
+TEST(OpTest, GemmWorkEqualsCountedLoops) {
+  for (int batch = 1; batch <= 2; ++batch) {
+    Counter c;
+    const int m = 3, n = 5, k = 7;
+    for (int b = 0; b < batch; ++b) {
+      for (int i = 0; i < m; ++i) {
+        for (int j = 0; j < n; ++j) {
+          for (int l = 0; l < k; ++l) c.fma += 1;
+          c.fp32 += 2;  // beta · c added
+          c.fp32 += 1;  // bias
+          c.fp32 += 1;  // relu
+          c.read += 2;
+          c.written += 2;
+        }
+        for (int l = 0; l < k; ++l) c.read += 2;
+      }
+      for (int j = 0; j < n; ++j) {
+        for (int l = 0; l < k; ++l) c.read += 2;
+      }
+    }
+    for (int j = 0; j < n; ++j) c.read += 2;
+    const Work work = WorkOf("gemm m=3 n=5 k=7 dtype=fp16 beta=1 bias=1 act=relu batch=" + std::to_string(batch));
+    EXPECT_EQ(OpsOn(work, "tensor"), 2 * c.fma);
+    EXPECT_EQ(OpsOn(work, "fp32"), c.fp32);
+    EXPECT_EQ(work.bytes_read, c.read);
+    EXPECT_EQ(work.bytes_written, c.written);
+    EXPECT_EQ(work.footprint_bytes, c.read + c.written);
+  }
+  const Work fp32 = WorkOf("gemm m=3 n=5 k=7 dtype=fp32");
+  EXPECT_EQ(OpsOn(fp32, "tensor"), 0);
+  EXPECT_EQ(OpsOn(fp32, "fp32"), 2 * 3 * 5 * 7);
+  const Work gelu = WorkOf("gemm m=3 n=5 k=7 dtype=bf16 act=gelu");
+  EXPECT_EQ(OpsOn(gelu, "sfu"), 15);
+  EXPECT_EQ(OpsOn(gelu, "fp32"), 7 * 15);
+}
+
+TEST(OpTest, RowWorkEqualsCountedLoops) {
+  Counter s, r;
+  const int rows = 3, cols = 5;
+  for (int i = 0; i < rows; ++i) {
+    for (int j = 0; j < cols; ++j) {
+      if (j > 0) s.fp32 += 2;  // maximum, sum
+      s.fp32 += 2;             // exponent
+      s.sfu += 1;
+      s.fp32 += 1;  // scaling
+      s.read += 2;
+      s.written += 2;
+      r.fp32 += 1;              // residual
+      r.fp32 += j > 0 ? 2 : 1;  // squares
+      r.fp32 += 2;              // rsqrt, weight
+      r.read += 4 + 4;
+      r.written += 4 + 4;
+    }
+    r.fp32 += 2;  // mean and eps
+    r.sfu += 1;
+  }
+  r.read += cols * 4;
+  const Work softmax = WorkOf("softmax rows=3 cols=5 dtype=bf16");
+  EXPECT_EQ(OpsOn(softmax, "fp32"), s.fp32);
+  EXPECT_EQ(OpsOn(softmax, "sfu"), s.sfu);
+  EXPECT_EQ(softmax.bytes_read, s.read);
+  EXPECT_EQ(softmax.bytes_written, s.written);
+  const Work rms = WorkOf("rmsnorm rows=3 cols=5 dtype=fp32 residual=1");
+  EXPECT_EQ(OpsOn(rms, "fp32"), r.fp32);
+  EXPECT_EQ(OpsOn(rms, "sfu"), r.sfu);
+  EXPECT_EQ(rms.bytes_read, r.read);
+  EXPECT_EQ(rms.bytes_written, r.written);
+  const Work chain = WorkOf("elementwise n=7 dtype=bf16 chain=silu(fma(a,b,a))");
+  EXPECT_EQ(OpsOn(chain, "fp32"), 7 * (2 + 4));
+  EXPECT_EQ(OpsOn(chain, "sfu"), 7);
+  EXPECT_EQ(chain.bytes_read, 2 * 7 * 2);
+  EXPECT_EQ(chain.bytes_written, 7 * 2);
+}
+
+TEST(OpTest, LargeWorkDoesNotWrap) {
+  // 2 · 2^20 · 2^21 · 2^22 = 2^64.
+  const Work work = WorkOf("gemm m=1048576 n=2097152 k=4194304 dtype=bf16");
+  EXPECT_EQ(OpsOn(work, "tensor"), Int128{1} << 64);
+  EXPECT_EQ(work.ToProto().pipe_ops(0).ops(), "18446744073709551616");
+  EXPECT_EQ(work.ToProto().bytes_written(), "4398046511104");
+}
+
+TEST(OpTest, ProtoHoldsEveryPipe) {
+  const v1::Work proto = WorkOf("gemm m=2 n=2 k=2 dtype=bf16 act=silu").ToProto();
+  ASSERT_EQ(proto.pipe_ops_size(), 3);
+  EXPECT_EQ(proto.pipe_ops(0).dtype(), v1::BF16);
+  EXPECT_EQ(proto.pipe_ops(2).pipe(), "sfu");
+}
+
+absl::Status CreateStatus(const std::string& text) {
+  manifest::v1::Op proto;
+  const absl::Status parsed = ParseTextProto(text, "op.txtpb", &proto);
+  return parsed.ok() ? OpSchema::Create(proto, "here").status() : parsed;
+}
+
+constexpr char kScale[] =
+    R"(kind: "scale" dim { name: "n" } tensor { name: "x" role: "input" dtype: "FP32" dim: "n" }
+       tensor { name: "y" role: "output" dtype: "FP32" dim: "n" } )";
+
+TEST(OpTest, SchemasAreCheckedWhenTheyAreMade) {
+  EXPECT_TRUE(CreateStatus(kScale).ok()) << CreateStatus(kScale);
+  const struct {
+    std::string more;
+    const char* expected;
+  } cases[] = {
+      {"let { name: 'twice' expr: '2 * nn' }", "let twice: unknown name nn; did you mean n?"},
+      {"let { name: 'a1' expr: 'b1' } let { name: 'b1' expr: 'n' }", "unknown name b1"},
+      {"let { name: 'n' expr: '2' }", "the name is taken"},
+      {"constraint { name: 'even' expr: 'n %% 2 == 0' }", "constraint even"},
+      {"work { fp32_ops: 'm' }", "work.fp32_ops: unknown name m"},
+      {"work { tensor_ops: 'n' }", "go together"},
+      {"tensor { name: 'z' role: 'result' dtype: 'FP32' dim: 'n' }", "role must be"},
+      {"tensor { name: 'x' role: 'input' dtype: 'FP32' dim: 'n' }", "the name is taken"},
+      {"tensor { name: 'z' role: 'input' dtype: 'FP32' dim: 'n' chain_inputs: true }", "needs a CHAIN"},
+      {"attribute { name: 'p' type: SYMBOL }", "has no symbols"},
+      {"attribute { name: 'p' type: INT min: 0 max: 3 default_value: '7' }", "default"},
+      {"attribute { name: 'p' }", "has no type"},
+      {"dim { name: 'q' min: 4 max: 2 }", "not a range"},
+      {"example: 'scale n=0'", "example"},
+      {"accumulation_length: ')'", "accumulation_length"},
+  };
+  for (const auto& c : cases) {
+    const absl::Status status = CreateStatus(kScale + c.more);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.more;
+    EXPECT_NE(std::string(status.message()).find(c.expected), std::string::npos) << c.more << ": " << status;
+  }
+  EXPECT_NE(std::string(CreateStatus("kind: 'x'\ndim { nam: 'n' }").message()).find("op.txtpb:2:"), std::string::npos);
+}
+
+TEST(OpTest, DeclaredKindsAreParsedWithTheirConstraints) {
+  manifest::v1::Op proto;
+  ASSERT_TRUE(
+      ParseTextProto(std::string(kScale) +
+                         "constraint { name: 'even' expr: 'n % 2 == 0' } work { fp32_ops: 'n' bytes_read: '8 * n' }",
+                     "op.txtpb", &proto)
+          .ok());
+  auto schema = OpSchema::Create(proto, "folder");
+  ASSERT_TRUE(schema.ok());
+  EXPECT_EQ(ErrorReason((*schema)->Parse("scale n=3").status()), "CONSTRAINT");
+  const auto op = (*schema)->Parse("scale n=4");
+  ASSERT_TRUE(op.ok());
+  EXPECT_EQ((*schema)->ComputeWork(*op)->bytes_read, 32);
+  EXPECT_EQ(*(*schema)->AccumulationLength(*op), 1);
+  auto catalog = OpCatalog::Builtin();
+  ASSERT_TRUE(catalog->Add(*std::move(schema)).ok());
+  EXPECT_TRUE(catalog->Parse("scale n=2").ok());
+  EXPECT_EQ(catalog->Add(*OpSchema::Create(proto, "other")).code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST(SuggestTest, NearestWord) {
+  EXPECT_EQ(EditDistance("kitten", "sitting"), 3);
+  EXPECT_EQ(EditDistance("ab", "ba"), 1);
+  EXPECT_EQ(Nearest("sofmax", {"gemm", "softmax"}), "softmax");
+  EXPECT_EQ(Nearest("zzz", {"gemm", "softmax"}), "");
+}
+
+TEST(DTypeTest, NamesAndBytes) {
+  for (const v1::DType dtype :
+       {v1::FP32, v1::FP16, v1::BF16, v1::FP64, v1::FP8_E4M3, v1::FP8_E5M2, v1::INT8, v1::INT32}) {
+    EXPECT_EQ(ParseDType(DTypeName(dtype)), dtype);
+    EXPECT_GT(DTypeBytes(dtype), 0);
+  }
+  EXPECT_EQ(DTypeName(v1::BF16), "bf16");
+  EXPECT_EQ(ParseDType("BF16"), v1::DTYPE_UNSPECIFIED);
+  EXPECT_EQ(ParseDType(""), v1::DTYPE_UNSPECIFIED);
+  EXPECT_EQ(DTypeBytes(v1::DTYPE_UNSPECIFIED), 0);
+}
+
+}  // namespace
+}  // namespace rooftune

@@ -329,6 +329,7 @@ TEST(InlineNamesTest, ReplacesWholeNamesOnly) {
       {"t", "a + b"}, {"x1F", "bad"}, {"one", "1"}, {"min", "bad"}, {"n", "m"}};
   EXPECT_EQ(InlineNames("t * t_ + at", definitions), "(a + b) * t_ + at");
   EXPECT_EQ(InlineNames("0x1F-one/n", definitions), "0x1F-1/m");
+  EXPECT_EQ(InlineNames(" t ", definitions), "a + b");
   EXPECT_EQ(InlineNames("", definitions), "");
 }
 

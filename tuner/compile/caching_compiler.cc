@@ -3,6 +3,8 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 
 namespace rooftune {
@@ -31,7 +33,8 @@ CachingCompiler::CachingCompiler(std::unique_ptr<Compiler> inner, KeyFunction ke
 
 absl::StatusOr<CompileResult> CachingCompiler::Compile(const CompileRequest& request) {
   RT_ASSIGN_OR_RETURN(const std::string nvrtc_version, inner_->NvrtcVersion());
-  const std::string key = key_(request, nvrtc_version);
+  // Which kernels must be there decides the outcome, though not the bytes that the compile key stands for.
+  const std::string key = absl::StrCat(key_(request, nvrtc_version), "/", absl::StrJoin(request.symbol(), ","));
   const int limit_ms = LimitMs(request);
   while (true) {
     std::shared_ptr<Flight> flight;

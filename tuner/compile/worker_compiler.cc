@@ -158,7 +158,8 @@ Frame WorkerCompiler::Failure(const Exchange& exchange, Worker& worker, const Fr
   const std::string& source = request.compile().source().name();
   const bool late = exchange.status.code() == absl::StatusCode::kDeadlineExceeded;
   ExitInfo exit;
-  const bool gone = !late && worker.process->Wait(absl::Now() + kDyingPatience, &exit);
+  const bool closed = exchange.status.code() == absl::StatusCode::kUnavailable;
+  const bool gone = closed && worker.process->Wait(absl::Now() + kDyingPatience, &exit);
   if (late) {
     result->set_outcome(v1::COMPILE_TIMEOUT);
     result->set_compile_ms(absl::ToDoubleMilliseconds(timeout));
@@ -167,13 +168,11 @@ Frame WorkerCompiler::Failure(const Exchange& exchange, Worker& worker, const Fr
   } else {
     result->set_outcome(v1::COMPILE_FAILED);
     std::string log =
-        absl::StrCat("the compiler process ", gone ? exit.ToString() : "went silent", " while compiling ", source);
+        absl::StrCat("the compiler process ", gone ? exit.ToString() : "broke off", " while compiling ", source);
     if (gone && !exit.exited) {
       absl::StrAppend(&log, "; it may use 2 GiB of memory, and a kernel that needs more ends it");
     }
-    if (exchange.status.code() != absl::StatusCode::kUnavailable) {
-      absl::StrAppend(&log, " (", std::string(exchange.status.message()), ")");
-    }
+    if (!closed) absl::StrAppend(&log, " (", std::string(exchange.status.message()), ")");
     const std::string tail = worker.process->OutputTail();
     if (!tail.empty()) absl::StrAppend(&log, "\nits output ended with:\n", CleanLog(tail, kTailInLogBytes));
     result->set_log(CleanLog(log));
@@ -235,7 +234,8 @@ absl::StatusOr<std::unique_ptr<WorkerCompiler::Worker>> WorkerCompiler::Start() 
                               kWorkerProtocol, ": use both from one release"));
   }
   ExitInfo exit;
-  const bool gone = process->Wait(absl::Now() + kDyingPatience, &exit);
+  const bool closed = hello.status().code() == absl::StatusCode::kUnavailable;
+  const bool gone = closed && process->Wait(absl::Now() + kDyingPatience, &exit);
   return absl::UnavailableError(absl::StrCat(options_.worker_path, gone ? " " + exit.ToString() : " does not answer",
                                              " instead of greeting: ", CleanLog(process->OutputTail(), 512)));
 }

@@ -169,11 +169,12 @@ absl::StatusOr<std::unique_ptr<Subprocess>> Subprocess::Spawn(const Options& opt
   int sockets[2], pipes[2];
   OwnedFd ours, theirs, pipe_read, pipe_write;
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) return Unavailable(errno, "socketpair");
-  const bool sockets_ok = ours.Adopt(sockets[0]) & theirs.Adopt(sockets[1]);
-  if (!sockets_ok) return Unavailable(errno, "socketpair");
+  // Both are adopted in any case, or one would leak.
+  const bool ours_ok = ours.Adopt(sockets[0]), theirs_ok = theirs.Adopt(sockets[1]);
+  if (!ours_ok || !theirs_ok) return Unavailable(errno, "socketpair");
   if (pipe2(pipes, O_CLOEXEC) != 0) return Unavailable(errno, "pipe");
-  const bool pipes_ok = pipe_read.Adopt(pipes[0]) & pipe_write.Adopt(pipes[1]);
-  if (!pipes_ok) return Unavailable(errno, "pipe");
+  const bool read_ok = pipe_read.Adopt(pipes[0]), write_ok = pipe_write.Adopt(pipes[1]);
+  if (!read_ok || !write_ok) return Unavailable(errno, "pipe");
   int pid = -1;
   const int error = SpawnChild(options, theirs.get(), pipe_write.get(), &pid);
   if (error != 0) return Unavailable(error, absl::StrCat("can't start ", options.argv[0]));

@@ -158,14 +158,22 @@ absl::Status CheckDirective(absl::string_view line) {
   return absl::OkStatus();
 }
 
-// Anywhere in a line, also as a macro's body.
+// "#ifdef __has_include" and "defined(__has_include)" ask whether the operator exists, not for a file.
+bool AsksForOperator(absl::string_view before) {
+  before = absl::StripTrailingAsciiWhitespace(before);
+  if (absl::ConsumeSuffix(&before, "(")) {
+    return absl::EndsWith(absl::StripTrailingAsciiWhitespace(before), "defined");
+  }
+  return absl::EndsWith(before, "ifdef") || absl::EndsWith(before, "ifndef") || absl::EndsWith(before, "defined");
+}
+
+// Anywhere in a line, also in a macro's body.
 absl::Status CheckQueries(absl::string_view line) {
   for (absl::string_view query : {"__has_include_next", "__has_include", "__has_embed"}) {
     for (size_t at = line.find(query); at != absl::string_view::npos; at = line.find(query, at + query.size())) {
       absl::string_view rest = absl::StripLeadingAsciiWhitespace(line.substr(at + query.size()));
-      // "#ifdef __has_include" asks for no file; "__has_include_next" was checked as such.
-      if (rest.empty() || absl::StartsWith(rest, "_next")) continue;
-      if (absl::ConsumePrefix(&rest, ")")) continue;  // defined(__has_include)
+      const bool checked = absl::StartsWith(rest, "_next");
+      if (checked || AsksForOperator(line.substr(0, at))) continue;
       if (!absl::ConsumePrefix(&rest, "(")) {
         return absl::InvalidArgumentError(absl::StrCat(query, " must be followed by its file"));
       }

@@ -77,11 +77,7 @@ int Usage(const std::string& error) {
 
 int Serve(const Arguments& arguments, int fd) {
   if (arguments.command == "compile") return rooftune::ServeCompile(fd, arguments.nvrtc);
-#ifdef ROOFTUNE_HAS_RUN_ROLE
   return rooftune::ServeRun(fd, arguments.device);
-#else
-  return Usage("this build has no run role");
-#endif
 }
 
 int ServeRole(const Arguments& arguments) {

@@ -21,11 +21,7 @@ worker::v1::Library ProbeNvrtc(const std::string& nvrtc_path) { return DescribeN
 worker::v1::ProbeResult Probe() {
   worker::v1::ProbeResult result;
   *result.add_library() = ProbeNvrtc("");
-#ifdef ROOFTUNE_HAS_RUN_ROLE
   ProbeDriver(&result);
-#else
-  result.set_message("this build has no run role");
-#endif
   return result;
 }
 

@@ -57,7 +57,7 @@ class RtRow {
 
   // Last thing of a kernel: no block of a cluster may end while others read its shared memory.
   static __device__ __forceinline__ void finish() {
-    if constexpr (CTAS > 1) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+    if constexpr (CTAS > 1) asm volatile("barrier.cluster.wait;" ::: "memory");
   }
 
  private:
@@ -89,7 +89,7 @@ class RtRow {
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(threadIdx.x % CTAS));
     RtMaxSum other;
     asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(other.max), "=f"(other.sum) : "r"(remote));
-    asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.arrive;" ::: "memory");
     return other;
   }
 };

@@ -37,9 +37,7 @@ __device__ __forceinline__ void rt_load_cached(const void* p, rt_u32* w) {
   } else if constexpr (BYTES == 8) {
     asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "l"(p));
   } else if constexpr (BYTES == 16) {
-    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
-                 : "l"(p));
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(p));
   } else {
     static_assert(BYTES == 32, "a vector has 2, 4, 8, 16 or 32 bytes");
     rt_load_cached<16>(p, w);

@@ -35,15 +35,10 @@ constexpr int stack_depth() {
   return deepest;
 }
 
-// NaN wins, as in PyTorch: max(NaN, 1) = NaN.
-__device__ __forceinline__ float max_nan(float a, float b) {
+// A NaN stays one.
+__device__ __forceinline__ float relu(float x) {
   float r;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
-  return r;
-}
-__device__ __forceinline__ float min_nan(float a, float b) {
-  float r;
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(r) : "f"(x));
   return r;
 }
 // Keeps subnormal results, unlike rt_exp: they are results here, not weights of a sum.
@@ -91,7 +86,7 @@ __device__ __forceinline__ float unary(float x) {
   static_assert(CODE >= 10 && CODE <= 21, "unknown operation of one operand");
   if constexpr (CODE == 10) return -x;
   if constexpr (CODE == 11) return fabsf(x);
-  if constexpr (CODE == 12) return max_nan(x, 0.0f);
+  if constexpr (CODE == 12) return relu(x);
   if constexpr (CODE == 13) return exp_full(x);
   if constexpr (CODE == 14) return tanh_of(x);
   if constexpr (CODE == 15) return sigmoid(x);
@@ -111,8 +106,8 @@ __device__ __forceinline__ float binary(float a, float b) {
   if constexpr (CODE == 2) return a - b;
   if constexpr (CODE == 3) return a * b;
   if constexpr (CODE == 4) return divide(a, b);
-  if constexpr (CODE == 5) return max_nan(a, b);
-  return min_nan(a, b);
+  if constexpr (CODE == 5) return fmaxf(a, b);  // the number, if the other is NaN
+  return fminf(a, b);
 }
 
 template <int POSITION, int DEPTH>
@@ -216,27 +211,28 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_elementwise(const Stor
                                                                       const Store* h,
 #endif
                                                                       Store* y, rt_i64 n) {
-  const Inputs in = {{a,
+  const Inputs in = {{
+      a,
 #if RT_INPUTS > 1
-                      b,
+      b,
 #endif
 #if RT_INPUTS > 2
-                      c,
+      c,
 #endif
 #if RT_INPUTS > 3
-                      d,
+      d,
 #endif
 #if RT_INPUTS > 4
-                      e,
+      e,
 #endif
 #if RT_INPUTS > 5
-                      f,
+      f,
 #endif
 #if RT_INPUTS > 6
-                      g,
+      g,
 #endif
 #if RT_INPUTS > 7
-                      h,
+      h,
 #endif
   }};
   constexpr rt_i64 kTile = static_cast<rt_i64>(RT_BLOCK) * RT_ITEMS * RT_VEC;

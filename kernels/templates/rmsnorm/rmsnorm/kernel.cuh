@@ -89,8 +89,7 @@ __device__ __forceinline__ float factor(float sum, int cols, float eps, Row::Sha
 }
 
 #if RT_VARIANT == 0
-__device__ __forceinline__ void norm_row(const Pointers& p, int cols, int length, float eps,
-                                         Row::Shared* shared) {
+__device__ __forceinline__ void norm_row(const Pointers& p, int cols, int length, float eps, Row::Shared* shared) {
   Vector h[RT_ITEMS];
   const float sum = load_chunk(p, cols, 0, h);
   // Issued before the barrier, so that they arrive while the row is summed.
@@ -107,8 +106,7 @@ __device__ __forceinline__ void norm_row(const Pointers& p, int cols, int length
   }
 }
 #else
-__device__ __forceinline__ void norm_row(const Pointers& p, int cols, int length, float eps,
-                                         Row::Shared* shared) {
+__device__ __forceinline__ void norm_row(const Pointers& p, int cols, int length, float eps, Row::Shared* shared) {
   Vector h[RT_ITEMS];
   float sum = 0.0f;
   int base = 0;

@@ -7,6 +7,7 @@
 // RT_CLUSTER blocks that share a row (sm_90 and newer); RT_RESIDENT blocks an
 // SM must have registers for.
 //
+// Results below the smallest normal fp32 number (1.2e-38) may become 0.
 // A fully masked row (all −∞) gives NaN, as 0 / 0 does.
 #include "common/row.cuh"
 #include "common/types.cuh"
@@ -61,7 +62,8 @@ __device__ __forceinline__ Vector normalize(const Vector& v, float bias, float s
 
 #if RT_VARIANT == 0 || RT_VARIANT == 3
 // The row stays in registers: one read, one write.
-__device__ __forceinline__ void softmax_row(const Vector::Store* x, Vector::Store* y, int cols, rt_u32 zero, Row::Shared* shared) {
+__device__ __forceinline__ void softmax_row(const Vector::Store* x, Vector::Store* y, int cols, rt_u32 zero,
+                                            Row::Shared* shared) {
   Vector v[RT_ITEMS];
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
@@ -124,7 +126,8 @@ __device__ __forceinline__ void copy_async(Vector* slot, const Vector::Store* x)
   }
 }
 
-__device__ __forceinline__ void softmax_row(const Vector::Store* x, Vector::Store* y, int cols, rt_u32 zero, Row::Shared* shared) {
+__device__ __forceinline__ void softmax_row(const Vector::Store* x, Vector::Store* y, int cols, rt_u32 zero,
+                                            Row::Shared* shared) {
   extern __shared__ __align__(16) rt_u8 storage[];
   Vector* const row = reinterpret_cast<Vector*>(storage) + threadIdx.x;
 #pragma unroll RT_ITEMS
@@ -157,7 +160,8 @@ __device__ __forceinline__ void load_chunk(const Vector::Store* x, int cols, int
   }
 }
 
-__device__ __forceinline__ void softmax_row(const Vector::Store* x, Vector::Store* y, int cols, rt_u32 zero, Row::Shared* shared) {
+__device__ __forceinline__ void softmax_row(const Vector::Store* x, Vector::Store* y, int cols, rt_u32 zero,
+                                            Row::Shared* shared) {
   RtMaxSum state = {-rt_infinity(), 0.0f};
   int base = 0;
   Vector v[RT_ITEMS];
@@ -185,6 +189,7 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK, RT_RESIDENT)
   __shared__ Row::Shared shared;
   const rt_i64 row = static_cast<rt_i64>(blockIdx.x / RT_CLUSTER) * RT_ROWS + threadIdx.x / kThreads;
   // A row past the end takes part in the barriers with no columns of its own.
-  softmax_row(x + row * cols, y + row * cols, row < rows ? static_cast<int>(cols) : 0, static_cast<rt_u32>(rows >> 63), &shared);
+  softmax_row(x + row * cols, y + row * cols, row < rows ? static_cast<int>(cols) : 0, static_cast<rt_u32>(rows >> 63),
+              &shared);
   Row::finish();
 }

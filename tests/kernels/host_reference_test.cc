@@ -1,0 +1,237 @@
+#include "kernels/host_reference.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "base/error.h"
+#include "kernels/generate.h"
+
+namespace rooftune {
+namespace {
+
+const OpCatalog& Catalog() {
+  static const OpCatalog* const catalog = new OpCatalog(*OpCatalog::Builtin());
+  return *catalog;
+}
+
+constexpr uint64_t kSeed = 42;
+
+// All tensors of a small instance, generated whole.
+struct Instance {
+  Op op;
+  std::map<std::string, std::vector<double>> data;
+  std::map<std::string, int64_t> elements;
+  std::unique_ptr<HostReference> reference;
+
+  std::vector<ReferenceValue> All(const std::string& tensor) const {
+    std::vector<int64_t> indices(elements.at(tensor));
+    for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<int64_t>(i);
+    const auto values = reference->Evaluate(tensor, indices);
+    EXPECT_TRUE(values.ok()) << values.status();
+    return *values;
+  }
+};
+
+Instance Make(const std::string& text, const std::map<std::string, double>& scalars = {}) {
+  Instance in;
+  in.op = *Catalog().Parse(text);
+  const OpSchema* schema = Catalog().Find(in.op.kind);
+  const auto tensors = schema->Tensors(in.op);
+  for (size_t t = 0; t < tensors->size(); ++t) {
+    const OpTensorInstance& tensor = (*tensors)[t];
+    in.elements[tensor.spec.name()] = tensor.elements;
+    for (int64_t i = 0; i < tensor.elements; ++i) {
+      in.data[tensor.spec.name()].push_back(
+          GenerateElement(kSeed, static_cast<uint32_t>(t), i, static_cast<float>(tensor.fill_mean),
+                          static_cast<float>(tensor.fill_stddev), tensor.spec.dtype()));
+    }
+  }
+  auto reference = MakeHostReference(*schema, in.op, kSeed, scalars);
+  EXPECT_TRUE(reference.ok()) << reference.status();
+  in.reference = *std::move(reference);
+  return in;
+}
+
+TEST(HostReferenceTest, GemmByItsDefinitionInEveryLayout) {
+  const int batch = 2, m = 3, n = 4, k = 5;
+  for (const std::string layout : {"nn", "nt", "tn", "tt"}) {
+    const Instance in = Make("gemm m=3 n=4 k=5 batch=2 dtype=bf16 beta=1 bias=1 act=silu out=fp32 layout=" + layout,
+                             {{"alpha", 0.5}, {"beta_value", -2}});
+    const auto values = in.All("d");
+    for (int b = 0; b < batch; ++b) {
+      for (int i = 0; i < m; ++i) {
+        for (int j = 0; j < n; ++j) {
+          double sum = 0, magnitude = 0;
+          for (int l = 0; l < k; ++l) {
+            const double a = in.data.at("a")[b * m * k + (layout[0] == 'n' ? i * k + l : l * m + i)];
+            const double w = in.data.at("b")[b * n * k + (layout[1] == 'n' ? l * n + j : j * k + l)];
+            sum += a * w;
+            magnitude += std::fabs(a * w);
+          }
+          const size_t index = (b * m + i) * n + j;
+          const double x = 0.5 * sum - 2 * in.data.at("c")[index] + in.data.at("bias")[j];
+          const double size =
+              0.5 * magnitude + 2 * std::fabs(in.data.at("c")[index]) + std::fabs(in.data.at("bias")[j]);
+          EXPECT_NEAR(values[index].value, x / (1 + std::exp(-x)), 1e-12) << layout;
+          EXPECT_NEAR(values[index].magnitude, size, 1e-12) << layout;
+        }
+      }
+    }
+  }
+}
+
+TEST(HostReferenceTest, GemmActivationsAndDefaults) {
+  const auto plain = Make("gemm m=4 n=4 k=3 dtype=fp32").All("d");
+  const auto relu = Make("gemm m=4 n=4 k=3 dtype=fp32 act=relu").All("d");
+  const auto gelu = Make("gemm m=4 n=4 k=3 dtype=fp32 act=gelu").All("d");
+  for (size_t i = 0; i < plain.size(); ++i) {
+    const double x = plain[i].value;
+    EXPECT_DOUBLE_EQ(relu[i].value, std::max(x, 0.0));
+    EXPECT_NEAR(gelu[i].value, 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))), 1e-14);
+  }
+}
+
+TEST(HostReferenceTest, LongKIsAccumulatedOverChunks) {
+  const Instance in = Make("gemm m=2 n=2 k=5001 dtype=bf16");
+  const auto values = in.All("d");
+  double sum = 0;
+  for (int l = 0; l < 5001; ++l) sum += in.data.at("a")[5001 + l] * in.data.at("b")[l];
+  EXPECT_NEAR(values[2].value, sum, 1e-9);
+}
+
+TEST(HostReferenceTest, SoftmaxByItsDefinition) {
+  const Instance in = Make("softmax rows=3 cols=17 dtype=bf16");
+  const auto values = in.All("y");
+  for (int r = 0; r < 3; ++r) {
+    const double* x = &in.data.at("x")[r * 17];
+    double sum = 0, total = 0;
+    for (int j = 0; j < 17; ++j) sum += std::exp(x[j]);
+    for (int j = 0; j < 17; ++j) {
+      EXPECT_NEAR(values[r * 17 + j].value, std::exp(x[j]) / sum, 1e-14);
+      EXPECT_EQ(values[r * 17 + j].magnitude, values[r * 17 + j].value);
+      total += values[r * 17 + j].value;
+    }
+    EXPECT_NEAR(total, 1, 1e-12);
+  }
+}
+
+TEST(HostReferenceTest, RmsnormByItsDefinition) {
+  for (const bool residual : {false, true}) {
+    const Instance in =
+        Make(std::string("rmsnorm rows=2 cols=9 dtype=bf16") + (residual ? " residual=1" : ""), {{"eps", 0.01}});
+    const auto y = in.All("y");
+    for (int r = 0; r < 2; ++r) {
+      double squares = 0;
+      std::vector<double> s(9);
+      for (int j = 0; j < 9; ++j) {
+        s[j] = in.data.at("x")[r * 9 + j];
+        if (residual) {
+          s[j] =
+              RoundToDType(static_cast<float>(s[j]) + static_cast<float>(in.data.at("residual")[r * 9 + j]), v1::BF16);
+        }
+        squares += s[j] * s[j];
+      }
+      for (int j = 0; j < 9; ++j) {
+        const double expected = s[j] / std::sqrt(squares / 9 + static_cast<double>(0.01f)) * in.data.at("weight")[j];
+        EXPECT_NEAR(y[r * 9 + j].value, expected, 1e-13);
+        if (residual) {
+          EXPECT_EQ(in.All("residual_out")[r * 9 + j].value, s[j]);
+        }
+      }
+    }
+  }
+}
+
+TEST(HostReferenceTest, ElementwiseByItsDefinition) {
+  const Instance in = Make("elementwise n=33 dtype=fp16 chain=fma(a,relu(b),c)");
+  const auto y = in.All("y");
+  for (int i = 0; i < 33; ++i) {
+    EXPECT_DOUBLE_EQ(y[i].value, in.data.at("a")[i] * std::max(in.data.at("b")[i], 0.0) + in.data.at("c")[i]);
+    EXPECT_GE(y[i].magnitude, std::fabs(y[i].value));
+  }
+  // Chains that need positive inputs get them.
+  for (const ReferenceValue& v : Make("elementwise n=5000 dtype=bf16 chain=add(log(a),rsqrt(b))").All("y")) {
+    ASSERT_TRUE(std::isfinite(v.value) && std::isfinite(v.magnitude));
+  }
+}
+
+TEST(HostReferenceTest, OrderOfIndicesDoesNotMatter) {
+  const Instance in = Make("softmax rows=4 cols=8 dtype=fp32");
+  const auto all = in.All("y");
+  const auto some = in.reference->Evaluate("y", {31, 0, 17, 1, 31});
+  ASSERT_TRUE(some.ok());
+  EXPECT_EQ((*some)[0].value, all[31].value);
+  EXPECT_EQ((*some)[1].value, all[0].value);
+  EXPECT_EQ((*some)[2].value, all[17].value);
+  EXPECT_EQ((*some)[4].value, all[31].value);
+}
+
+TEST(HostReferenceTest, RefusesWhatItDoesNotKnow) {
+  const Instance in = Make("softmax rows=4 cols=8 dtype=fp32");
+  EXPECT_FALSE(in.reference->Evaluate("x", {0}).ok());
+  EXPECT_FALSE(in.reference->Evaluate("z", {0}).ok());
+  EXPECT_FALSE(in.reference->Evaluate("y", {32}).ok());
+  EXPECT_FALSE(in.reference->Evaluate("y", {-1}).ok());
+  EXPECT_FALSE(HasHostReference("attention"));
+  // The same kind declared elsewhere may mean something else.
+  manifest::v1::Op proto = Catalog().Find("softmax")->proto();
+  const auto own = OpSchema::Create(proto, "folder");
+  ASSERT_TRUE(own.ok());
+  EXPECT_EQ(ErrorReason(MakeHostReference(**own, in.op, 1, {}).status()), "NO_REFERENCE");
+}
+
+TEST(HostReferenceTest, LargeProblemsAreCheckedQuickly) {
+  // Time is not asserted: the test's own limit is. 4096 elements of a 4096³ product, and 4 rows of 131072.
+  const Op gemm = *Catalog().Parse("gemm m=4096 n=4096 k=4096 dtype=bf16");
+  const auto reference = MakeHostReference(*Catalog().Find("gemm"), gemm, 1, {});
+  const std::vector<int64_t> indices = CheckIndices({1, 4096, 4096}, 4096, 1);
+  EXPECT_EQ(indices.size(), 4096u);
+  const auto values = (*reference)->Evaluate("d", indices);
+  ASSERT_TRUE(values.ok());
+  for (const ReferenceValue& v : *values) ASSERT_LE(std::fabs(v.value), v.magnitude);
+  const Op softmax = *Catalog().Parse("softmax rows=4096 cols=131072 dtype=bf16");
+  ASSERT_TRUE((*MakeHostReference(*Catalog().Find("softmax"), softmax, 1, {}))
+                  ->Evaluate("y", CheckIndices({4096, 131072}, 8, 1))
+                  .ok());
+}
+
+TEST(CheckIndicesTest, CornersTailsAndSpread) {
+  const std::vector<int64_t> dims = {3, 1000, 777};
+  const std::vector<int64_t> indices = CheckIndices(dims, 4096, 7);
+  EXPECT_GE(indices.size(), 4000u);
+  EXPECT_LE(indices.size(), 4096u);
+  EXPECT_TRUE(std::is_sorted(indices.begin(), indices.end()));
+  const std::set<int64_t> set(indices.begin(), indices.end());
+  EXPECT_EQ(set.size(), indices.size());
+  for (int64_t b : {0, 2}) {
+    for (int64_t i : {0, 999}) {
+      for (int64_t j : {0, 1, 775, 776})
+        EXPECT_EQ(set.count((b * 1000 + i) * 777 + j), 1u) << b << " " << i << " " << j;
+    }
+  }
+  std::set<int64_t> rows;
+  for (int64_t i : indices) rows.insert(i / 777);
+  EXPECT_LE(rows.size(), 32u);
+  EXPECT_NE(indices, CheckIndices(dims, 4096, 8));
+  EXPECT_EQ(indices, CheckIndices(dims, 4096, 7));
+}
+
+TEST(CheckIndicesTest, SmallAndOddShapes) {
+  EXPECT_EQ(CheckIndices({2, 3}, 100, 1), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(CheckIndices({7}, 3, 1).size(), 3u);
+  EXPECT_EQ(CheckIndices({100000}, 4096, 1).size(), 4096u);
+  EXPECT_EQ(CheckIndices({100000, 1}, 4096, 1).size(), 4096u);
+  EXPECT_GE(CheckIndices({100000, 3}, 4096, 1).size(), 4000u);
+  EXPECT_EQ(CheckIndices({5, 5}, 1, 1).size(), 1u);
+  EXPECT_TRUE(CheckIndices({}, 10, 1).empty());
+  EXPECT_TRUE(CheckIndices({4}, 0, 1).empty());
+  // No overflow in a tensor of 2^60 elements.
+  for (const int64_t i : CheckIndices({int64_t{1} << 30, int64_t{1} << 30}, 4096, 1)) EXPECT_GE(i, 0);
+}
+
+}  // namespace
+}  // namespace rooftune
