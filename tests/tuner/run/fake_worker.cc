@@ -102,7 +102,7 @@ void Serve(const Frame& request, State& state) {
     Misbehave(request.prepare().op());
     state.prepared = request.prepare().op();
     reply.mutable_prepare_result()->set_outcome(state.prepared == "too big" ? rooftune::v1::OUT_OF_MEMORY
-                                                                           : rooftune::v1::OK);
+                                                                            : rooftune::v1::OK);
   } else if (request.has_race()) {
     Race(request, state, reply.mutable_race_result());
   } else if (request.has_calibrate()) {

@@ -276,7 +276,10 @@ TEST(CublasLtTest, TakesPlainProductsOnly) {
 
 TEST(CubinTest, OnlyCudaElfFilesReachTheDriver) {
   std::string elf(128, '\0');
-  std::memcpy(elf.data(), "\x7f" "ELF\x02\x01", 6);
+  std::memcpy(elf.data(),
+              "\x7f"
+              "ELF\x02\x01",
+              6);
   elf[18] = static_cast<char>(190);
   elf[40] = 64;  // section table offset
   elf[58] = 64;  // entry size

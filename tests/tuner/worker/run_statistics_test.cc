@@ -154,7 +154,9 @@ TEST(PlanReplaysTest, LongKernelsStillMeetEverySetBeforeAnyAgain) {
           EXPECT_EQ(chunk.first_set, chunks.size() > 1 ? at : 0);
           for (int i = 0; i < chunk.count; ++i) seen.insert((chunk.first_set + i) % sets);
           at += chunk.count;
-          if (chunk.count > 1) EXPECT_LE(chunk.count * nodes, 300);
+          if (chunk.count > 1) {
+            EXPECT_LE(chunk.count * nodes, 300);
+          }
         }
         EXPECT_EQ(static_cast<int>(seen.size()), sets) << us << " " << sets << " " << nodes;
       }
