@@ -48,7 +48,7 @@ void KernelCore::ByName(const std::string& name, Done<Kernel> done) {
   if (const RecordPtr estimate = estimates_.FindByName(name)) return WithBinary(*estimate, std::move(done));
   if (EstimateTable::IsEstimate(name)) {
     return done(
-        Error(absl::StatusCode::kNotFound, "UNKNOWN_RECORD",
+        Error(absl::StatusCode::kNotFound, "RECORD_NOT_FOUND",
               absl::StrCat("no record ", name, "; estimates are forgotten by a restart: ask GetBestConfig again")));
   }
   const absl::Status posted = context_.reads.Post([this, name, done] {

@@ -1,0 +1,478 @@
+// ConfigService as a client sees it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "base/sha256.h"
+#include "tests/server/test_daemon.h"
+
+namespace rooftune {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kOp[] = "softmax rows=1024 cols=1024 dtype=bf16";
+
+class ConfigServiceTest : public testing::Test {
+ protected:
+  v1::GetBestConfigRequest Ask(const std::string& op = kOp, const std::string& device = kGpuId) {
+    v1::GetBestConfigRequest request;
+    request.set_op(op);
+    request.set_device(device);
+    return request;
+  }
+  grpc::Status Get(const v1::GetBestConfigRequest& request, v1::GetBestConfigResponse* response, int seconds = 20) {
+    grpc::ClientContext context;
+    SetDeadline(context, seconds);
+    return stub_->GetBestConfig(&context, request, response);
+  }
+  grpc::Status Fetch(const v1::GetKernelRequest& request, v1::TuningRecord* record, std::string* binary,
+                     size_t* largest = nullptr) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    auto reader = stub_->GetKernel(&context, request);
+    v1::GetKernelResponse part;
+    bool first = true;
+    while (reader->Read(&part)) {
+      EXPECT_EQ(part.has_record(), first) << "the record comes first and once";
+      first = false;
+      if (part.has_record()) *record = part.record();
+      else binary->append(part.chunk());
+      if (largest != nullptr) *largest = std::max(*largest, part.chunk().size());
+    }
+    return reader->Finish();
+  }
+
+  TestDaemon daemon_;
+  std::unique_ptr<v1::ConfigService::Stub> stub_ = daemon_.Stub<v1::ConfigService>();
+};
+
+TEST_F(ConfigServiceTest, AnswersARecordExactly) {
+  const auto record = daemon_.Record(kOp, kGpuKey, v1::MEASURED, 256);
+  daemon_.Publish({record});
+  v1::GetBestConfigResponse response;
+  // Another spelling of the same operator; the first device is the default.
+  const auto status = Get(Ask("softmax cols=1024 rows=1024 dtype=bf16", ""), &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.match(), v1::EXACT);
+  EXPECT_EQ(response.record().name(), record.name());
+  EXPECT_EQ(response.generation(), 1);
+  EXPECT_EQ(response.difference_size(), 0);
+  EXPECT_GT(response.ttl_s(), 0);
+  for (const std::string& device : {std::string(kGpuKey), std::string("devices/cuda-0")}) {
+    ASSERT_TRUE(Get(Ask(kOp, device), &response).ok());
+    EXPECT_EQ(response.record().name(), record.name());
+  }
+}
+
+TEST_F(ConfigServiceTest, LabelsAnotherEnvironmentAndAnotherRevision) {
+  auto record = daemon_.Record(kOp, kGpuKey, v1::MEASURED, 256);
+  record.mutable_environment()->set_nvrtc("12.4");
+  daemon_.Publish({record});
+  v1::GetBestConfigResponse response;
+  ASSERT_TRUE(Get(Ask(), &response).ok());
+  EXPECT_EQ(response.match(), v1::ENVIRONMENT_DIFFERS);
+  EXPECT_GT(response.difference_size(), 0);
+  record = daemon_.Record(kOp, kGpuKey, v1::MEASURED, 257);
+  record.set_template_revision("an older one");
+  daemon_.Publish({record});
+  ASSERT_TRUE(Get(Ask(), &response).ok());
+  EXPECT_EQ(response.match(), v1::ENVIRONMENT_DIFFERS);
+}
+
+TEST_F(ConfigServiceTest, AnotherMachinesDeviceIsNeverServedAsExact) {
+  const std::string b200 = "nvidia-b200/148sm/180gb/1000w";
+  daemon_.Publish({daemon_.Record(kOp, b200, v1::MEASURED, 1)});
+  v1::GetBestConfigResponse response;
+  ASSERT_TRUE(Get(Ask(kOp, b200), &response).ok());
+  EXPECT_EQ(response.match(), v1::ENVIRONMENT_DIFFERS);
+  EXPECT_EQ(See(Get(Ask(kOp, kGpuId), &response)).reason, "NOT_TUNED") << "nor for this daemon's device";
+}
+
+TEST_F(ConfigServiceTest, AMissNamesKeyNeighboursAndCommand) {
+  daemon_.Publish({daemon_.Record("softmax rows=1024 cols=4096 dtype=bf16", kGpuKey, v1::MEASURED, 1),
+                   daemon_.Record("softmax rows=1024 cols=1024 dtype=fp16", kGpuKey, v1::MEASURED, 1)});
+  v1::GetBestConfigResponse response;
+  const SeenError error = See(Get(Ask(), &response));
+  EXPECT_EQ(error.code, grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(error.domain, "rooftune");
+  EXPECT_EQ(error.reason, "NOT_TUNED");
+  EXPECT_EQ(error.metadata.at("command"), absl::StrCat("rooftune tune ", kOp, " --device cuda:0"));
+  EXPECT_EQ(error.metadata.at("target_key").size(), 32u);
+  EXPECT_EQ(error.metadata.at("device_key"), kGpuKey);
+  EXPECT_THAT(error.metadata.at("nearest_1"), HasSubstr("cols=4096 (asked 1024)"));
+  EXPECT_THAT(error.metadata.at("nearest_2"), HasSubstr("dtype=fp16 (asked bf16)"));
+  EXPECT_THAT(error.message, HasSubstr("rooftune tune"));
+}
+
+TEST_F(ConfigServiceTest, WeakEvidenceIsRefusedWithTheWayOut) {
+  daemon_.Publish({daemon_.Record(kOp, kModelKey, v1::COMPILED, 1)});
+  auto request = Ask(kOp, kModelId);
+  request.set_min_evidence(v1::MEASURED);
+  v1::GetBestConfigResponse response;
+  const SeenError error = See(Get(request, &response));
+  EXPECT_EQ(error.code, grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(error.reason, "EVIDENCE_TOO_WEAK");
+  EXPECT_EQ(error.metadata.at("evidence"), "COMPILED");
+  EXPECT_THAT(error.message, HasSubstr("min_evidence=COMPILED"));
+  // Tuning a modelled device could never help.
+  request.set_miss_policy(v1::WAIT);
+  EXPECT_EQ(See(Get(request, &response)).reason, "EVIDENCE_TOO_WEAK");
+  EXPECT_EQ(daemon_.manager->starts(), 0);
+}
+
+TEST_F(ConfigServiceTest, BadRequestsSayWhatIsWrong) {
+  v1::GetBestConfigResponse response;
+  EXPECT_EQ(See(Get(Ask("softmaxx rows=1 cols=1 dtype=bf16"), &response)).reason, "UNKNOWN_OP");
+  EXPECT_EQ(See(Get(Ask(""), &response)).reason, "MISSING_OP");
+  EXPECT_EQ(See(Get(Ask(std::string(5000, 'x')), &response)).reason, "OP_TOO_LONG");
+  EXPECT_EQ(See(Get(Ask(kOp, "cuda:7"), &response)).reason, "UNKNOWN_DEVICE");
+  auto request = Ask();
+  request.set_generation(99);
+  EXPECT_EQ(See(Get(request, &response)).reason, "GENERATION_GONE");
+  request.set_generation(1);
+  request.set_miss_policy(v1::WAIT);
+  EXPECT_EQ(See(Get(request, &response)).reason, "BAD_VALUE");
+  request = Ask();
+  request.set_miss_policy(static_cast<v1::MissPolicy>(77));
+  EXPECT_EQ(See(Get(request, &response)).reason, "BAD_VALUE");
+}
+
+TEST_F(ConfigServiceTest, AnEstimateIsLabelledAndTheSameForAll) {
+  auto request = Ask(kOp, kModelId);
+  request.set_miss_policy(v1::ESTIMATE);
+  std::set<std::string> answers;
+  absl::Mutex mutex;
+  std::vector<std::thread> ranks;
+  for (int i = 0; i < 8; ++i) {
+    ranks.emplace_back([&] {
+      v1::GetBestConfigResponse response;
+      const auto status = Get(request, &response);
+      ASSERT_TRUE(status.ok()) << status.error_message();
+      EXPECT_EQ(response.match(), v1::MODEL_CHOICE);
+      EXPECT_EQ(response.record().evidence(), v1::ESTIMATED);
+      EXPECT_FALSE(response.record().has_measurement());
+      EXPECT_TRUE(response.record().artifact_digest().empty());
+      EXPECT_GT(response.record().plan().launch_size(), 0);
+      EXPECT_GT(response.record().prediction().time_us(), 0);
+      absl::MutexLock lock(&mutex);
+      answers.insert(response.record().SerializeAsString());
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  EXPECT_EQ(answers.size(), 1u);
+  // An estimate is not evidence enough for more.
+  request.set_min_evidence(v1::COMPILED);
+  v1::GetBestConfigResponse response;
+  EXPECT_EQ(See(Get(request, &response)).reason, "EVIDENCE_TOO_WEAK");
+}
+
+TEST_F(ConfigServiceTest, NearestShapeOnlyIfAllowedAndWithWhatDiffers) {
+  // A configuration that is valid for both shapes: the model's own choice for the neighbour.
+  auto request = Ask("softmax rows=1024 cols=2048 dtype=bf16", kModelId);
+  request.set_miss_policy(v1::ESTIMATE);
+  v1::GetBestConfigResponse response;
+  ASSERT_TRUE(Get(request, &response).ok());
+  v1::TuningRecord record = daemon_.Record(request.op(), kModelKey, v1::COMPILED, 0);
+  *record.mutable_config() = response.record().config();
+  daemon_.Publish({record});
+
+  request = Ask("softmax rows=2048 cols=2048 dtype=bf16", kModelId);
+  EXPECT_EQ(See(Get(request, &response)).reason, "NOT_TUNED");
+  request.set_allow_nearest(true);
+  const auto status = Get(request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.match(), v1::NEAREST_SHAPE);
+  EXPECT_EQ(response.record().name(), record.name());
+  EXPECT_EQ(response.difference().at("rows"), "asked 2048, record 1024");
+  EXPECT_EQ(response.difference().count("cols"), 0u);
+  EXPECT_EQ(response.difference().at("distance"), "1.000");
+  EXPECT_THAT(response.difference().at("predicted_loss"), HasSubstr("%"));
+}
+
+TEST_F(ConfigServiceTest, NeverANeighbourWhoseConfigurationIsForbiddenHere) {
+  v1::TuningRecord record = daemon_.Record("softmax rows=1024 cols=1024 dtype=bf16", kModelId, v1::COMPILED, 0);
+  record = daemon_.Record("softmax rows=1024 cols=1024 dtype=bf16", kModelKey, v1::COMPILED, 12345);
+  daemon_.Publish({record});
+  auto request = Ask("softmax rows=1024 cols=1025 dtype=bf16", kModelId);
+  request.set_allow_nearest(true);
+  v1::GetBestConfigResponse response;
+  EXPECT_EQ(See(Get(request, &response)).reason, "NOT_TUNED");
+}
+
+TEST_F(ConfigServiceTest, WaitStartsOneSweepForAllAndAnswersWhenItPublished) {
+  auto request = Ask();
+  request.set_miss_policy(v1::WAIT);
+  std::atomic<int> answered{0};
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 20; ++i) {
+    callers.emplace_back([&] {
+      v1::GetBestConfigResponse response;
+      const auto status = Get(request, &response);
+      ASSERT_TRUE(status.ok()) << status.error_message();
+      EXPECT_EQ(response.match(), v1::EXACT);
+      EXPECT_EQ(response.sweep(), "sweeps/s1");
+      ++answered;
+    });
+  }
+  while (daemon_.core->context.hub.watchers() < 20) std::this_thread::yield();
+  EXPECT_EQ(daemon_.manager->starts(), 1);
+  // Lookups and pings go on while all wait.
+  v1::GetBestConfigResponse other;
+  EXPECT_EQ(See(Get(Ask(), &other)).reason, "NOT_TUNED");
+  ASSERT_TRUE(daemon_.manager->Publish({daemon_.Record(kOp, kGpuKey, v1::MEASURED, 5)}).ok());
+  ASSERT_TRUE(daemon_.manager->Change("sweeps/s1", v1::DONE, "").ok());
+  for (auto& caller : callers) caller.join();
+  EXPECT_EQ(answered, 20);
+  EXPECT_EQ(daemon_.core->context.hub.watchers(), 0u);
+}
+
+TEST_F(ConfigServiceTest, WaitSharesAFailureAndALaterCallTriesAgain) {
+  auto request = Ask();
+  request.set_miss_policy(v1::WAIT);
+  for (const char* name : {"sweeps/s1", "sweeps/s2"}) {
+    std::thread caller([&] {
+      v1::GetBestConfigResponse response;
+      const SeenError error = See(Get(request, &response));
+      EXPECT_EQ(error.reason, "SWEEP_FAILED");
+      EXPECT_EQ(error.metadata.at("sweep"), name);
+      EXPECT_THAT(error.message, HasSubstr("every candidate failed"));
+    });
+    while (daemon_.core->context.hub.watchers() < 1) std::this_thread::yield();
+    ASSERT_TRUE(daemon_.manager->Change(name, v1::FAILED, "every candidate failed").ok());
+    caller.join();
+  }
+  EXPECT_EQ(daemon_.manager->starts(), 2);
+}
+
+TEST_F(ConfigServiceTest, AWaiterThatGoesAwayLeavesNothingBehindAndTheSweepGoesOn) {
+  auto request = Ask();
+  request.set_miss_policy(v1::WAIT);
+  v1::GetBestConfigResponse response;
+  grpc::ClientContext context;
+  SetDeadline(context);
+  grpc::Status status;
+  std::thread caller([&] { status = stub_->GetBestConfig(&context, request, &response); });
+  while (daemon_.core->context.hub.watchers() < 1) std::this_thread::yield();
+  context.TryCancel();
+  caller.join();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
+  while (daemon_.core->context.hub.watchers() > 0) std::this_thread::yield();
+  EXPECT_EQ(daemon_.manager->Get("sweeps/s1")->state(), v1::QUEUED);
+}
+
+TEST_F(ConfigServiceTest, TuneAsyncAnswersWithAnEstimateAndTheSweep) {
+  auto request = Ask();
+  request.set_miss_policy(v1::TUNE_ASYNC);
+  for (int i = 0; i < 3; ++i) {
+    v1::GetBestConfigResponse response;
+    const auto status = Get(request, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(response.match(), v1::MODEL_CHOICE);
+    EXPECT_EQ(response.sweep(), "sweeps/s1");
+  }
+  EXPECT_EQ(daemon_.manager->starts(), 1);
+}
+
+TEST_F(ConfigServiceTest, BatchKeepsOrderAndGivesEachItsOwnError) {
+  daemon_.Publish({daemon_.Record(kOp, kGpuKey, v1::MEASURED, 1)});
+  v1::BatchGetBestConfigsRequest request;
+  request.add_op("softmax rows=3 cols=3 dtype=bf16");
+  request.add_op(kOp);
+  request.add_op("nonsense");
+  v1::BatchGetBestConfigsResponse response;
+  grpc::ClientContext context;
+  SetDeadline(context);
+  const auto status = stub_->BatchGetBestConfigs(&context, request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_EQ(response.item_size(), 3);
+  EXPECT_EQ(response.item(0).error().reason(), "NOT_TUNED");
+  EXPECT_EQ(response.item(0).error().code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(response.item(1).response().match(), v1::EXACT);
+  EXPECT_EQ(response.item(2).error().reason(), "UNKNOWN_OP");
+  EXPECT_EQ(response.generation(), 1);
+}
+
+TEST_F(ConfigServiceTest, BatchHasItsLimits) {
+  auto record = daemon_.Record(kOp, kGpuKey, v1::MEASURED, 1);
+  // 1000 copies of this record would be 10 MB.
+  record.mutable_plan()->mutable_launch()->Add()->set_symbol(std::string(10'000, 's'));
+  daemon_.Publish({record});
+  v1::BatchGetBestConfigsRequest request;
+  for (int i = 0; i < 1000; ++i) request.add_op(kOp);
+  v1::BatchGetBestConfigsResponse response;
+  {
+    grpc::ClientContext context;  // with the default limit of 4 MiB
+    SetDeadline(context);
+    const auto status = stub_->BatchGetBestConfigs(&context, request, &response);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    ASSERT_EQ(response.item_size(), 1000);
+    EXPECT_TRUE(response.item(0).has_response());
+    EXPECT_EQ(response.item(999).error().reason(), "RESPONSE_TOO_LARGE");
+  }
+  request.add_op(kOp);
+  grpc::ClientContext context;
+  SetDeadline(context);
+  EXPECT_EQ(See(stub_->BatchGetBestConfigs(&context, request, &response)).reason, "BATCH_TOO_LARGE");
+}
+
+TEST_F(ConfigServiceTest, BatchWaitsForAllItsSweeps) {
+  v1::BatchGetBestConfigsRequest request;
+  request.add_op("softmax rows=16 cols=16 dtype=bf16");
+  request.add_op("softmax rows=32 cols=32 dtype=bf16");
+  request.set_miss_policy(v1::WAIT);
+  v1::BatchGetBestConfigsResponse response;
+  std::thread caller([&] {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    const auto status = stub_->BatchGetBestConfigs(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+  });
+  while (daemon_.core->context.hub.watchers() < 2) std::this_thread::yield();
+  ASSERT_TRUE(daemon_.manager->Publish({daemon_.Record(request.op(1), kGpuKey, v1::MEASURED, 7)}).ok());
+  ASSERT_TRUE(daemon_.manager->Change("sweeps/s2", v1::DONE, "").ok());
+  ASSERT_TRUE(daemon_.manager->Change("sweeps/s1", v1::FAILED, "no luck").ok());
+  caller.join();
+  ASSERT_EQ(response.item_size(), 2);
+  EXPECT_EQ(response.item(0).error().reason(), "SWEEP_FAILED");
+  EXPECT_EQ(response.item(1).response().record().config().at("block"), 7);
+}
+
+TEST_F(ConfigServiceTest, FetchesABinaryInChunksFromAnyOffset) {
+  std::string cubin(10 * 1024 * 1024 + 17, '\0');
+  for (size_t i = 0; i < cubin.size(); ++i) cubin[i] = static_cast<char>(i * 2654435761u >> 13);
+  auto record = daemon_.Record(kOp, kGpuKey, v1::MEASURED, 1);
+  record.set_artifact_digest(*daemon_.artifacts->Put(cubin));
+  record.set_artifact_bytes(static_cast<int64_t>(cubin.size()));
+  daemon_.Publish({record});
+  v1::GetKernelRequest request;
+  request.set_record(record.name());
+  v1::TuningRecord seen;
+  std::string binary;
+  size_t largest = 0;
+  ASSERT_TRUE(Fetch(request, &seen, &binary, &largest).ok());
+  EXPECT_EQ(seen.name(), record.name());
+  EXPECT_EQ(Sha256Hex(binary), record.artifact_digest());
+  EXPECT_LE(largest, 256u * 1024);
+  binary.clear();
+  request.set_offset(10'000'000);
+  ASSERT_TRUE(Fetch(request, &seen, &binary).ok());
+  EXPECT_EQ(binary, cubin.substr(10'000'000));
+  for (const int64_t offset : {int64_t{-1}, static_cast<int64_t>(cubin.size()) + 1}) {
+    request.set_offset(offset);
+    EXPECT_EQ(See(Fetch(request, &seen, &binary)).reason, "BAD_OFFSET");
+  }
+}
+
+TEST_F(ConfigServiceTest, AKernelIsVerifiedUnlessTheCallerAcceptsLess) {
+  auto record = daemon_.Record(kOp, kModelKey, v1::COMPILED, 1);
+  record.set_artifact_digest(*daemon_.artifacts->Put("cubin"));
+  daemon_.Publish({record});
+  v1::GetKernelRequest request;
+  *request.mutable_query() = Ask(kOp, kModelId);
+  v1::TuningRecord seen;
+  std::string binary;
+  const SeenError error = See(Fetch(request, &seen, &binary));
+  EXPECT_EQ(error.reason, "EVIDENCE_TOO_WEAK");
+  EXPECT_THAT(error.message, HasSubstr("min_evidence=COMPILED"));
+  request.mutable_query()->set_min_evidence(v1::COMPILED);
+  ASSERT_TRUE(Fetch(request, &seen, &binary).ok());
+  EXPECT_EQ(binary, "cubin");
+}
+
+TEST_F(ConfigServiceTest, AnEstimateIsCompiledOnceWhenItsKernelIsAskedFor) {
+  v1::GetKernelRequest request;
+  *request.mutable_query() = Ask(kOp, kModelId);
+  request.mutable_query()->set_miss_policy(v1::ESTIMATE);
+  v1::TuningRecord seen;
+  std::string binary;
+  EXPECT_EQ(See(Fetch(request, &seen, &binary)).reason, "EVIDENCE_TOO_WEAK");
+  EXPECT_EQ(daemon_.compiler->compiles(), 0);
+  request.mutable_query()->set_min_evidence(v1::COMPILED);
+  const auto status = Fetch(request, &seen, &binary);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(seen.evidence(), v1::COMPILED);
+  EXPECT_EQ(seen.artifact_digest(), Sha256Hex(binary));
+  EXPECT_EQ(seen.plan().artifact_digest(), seen.artifact_digest());
+  std::vector<std::thread> others;
+  for (int i = 0; i < 6; ++i) {
+    others.emplace_back([&] {
+      v1::GetKernelRequest by_name;
+      by_name.set_record(seen.name());
+      v1::TuningRecord again;
+      std::string bytes;
+      EXPECT_TRUE(Fetch(by_name, &again, &bytes).ok());
+      EXPECT_EQ(bytes, binary);
+    });
+  }
+  for (auto& other : others) other.join();
+  EXPECT_EQ(daemon_.compiler->compiles(), 1);
+}
+
+TEST_F(ConfigServiceTest, KernelErrorsSayWhatToDo) {
+  v1::GetKernelRequest request;
+  v1::TuningRecord seen;
+  std::string binary;
+  EXPECT_EQ(See(Fetch(request, &seen, &binary)).reason, "MISSING_FIELD");
+  request.set_record("nonsense");
+  EXPECT_EQ(See(Fetch(request, &seen, &binary)).reason, "BAD_NAME");
+  request.set_record("records/none");
+  EXPECT_EQ(See(Fetch(request, &seen, &binary)).reason, "RECORD_NOT_FOUND");
+  auto vendor = daemon_.Record(kOp, kGpuKey, v1::MEASURED, 1);
+  vendor.set_provider(v1::CUBLASLT);
+  daemon_.Publish({vendor});
+  request.set_record(vendor.name());
+  EXPECT_EQ(See(Fetch(request, &seen, &binary)).reason, "NO_BINARY");
+  auto imported = daemon_.Record(kOp, kGpuKey, v1::MEASURED, 2);
+  imported.set_artifact_digest(Sha256Hex("never stored"));
+  daemon_.Publish({imported});
+  request.set_record(imported.name());
+  EXPECT_EQ(See(Fetch(request, &seen, &binary)).reason, "ARTIFACT_MISSING");
+}
+
+TEST(ConfigService, ACompilerThatFailsIsReportedWithItsLog) {
+  TestDaemon::Options options;
+  options.compiler_script = R"(rule { phase: COMPILE outcome: COMPILE_FAILED message: "error: no such thing" })";
+  TestDaemon daemon(options);
+  const auto stub = daemon.Stub<v1::ConfigService>();
+  v1::GetKernelRequest request;
+  request.mutable_query()->set_op(kOp);
+  request.mutable_query()->set_device(kModelId);
+  request.mutable_query()->set_miss_policy(v1::ESTIMATE);
+  request.mutable_query()->set_min_evidence(v1::COMPILED);
+  grpc::ClientContext context;
+  SetDeadline(context);
+  auto reader = stub->GetKernel(&context, request);
+  v1::GetKernelResponse part;
+  EXPECT_FALSE(reader->Read(&part));
+  const SeenError error = See(reader->Finish());
+  EXPECT_EQ(error.reason, "COMPILE_FAILED");
+  EXPECT_THAT(error.message, HasSubstr("no such thing"));
+}
+
+TEST(ConfigService, ReloadsWhatTheStoreHolds) {
+  v1::TuningRecord record;
+  {
+    TestDaemon maker;
+    record = maker.Record(kOp, kGpuKey, v1::MEASURED, 9);
+  }
+  TestDaemon::Options options;
+  options.records = {record};
+  TestDaemon daemon(options);
+  const auto stub = daemon.Stub<v1::ConfigService>();
+  v1::GetBestConfigRequest request;
+  request.set_op(kOp);
+  v1::GetBestConfigResponse response;
+  grpc::ClientContext context;
+  SetDeadline(context);
+  ASSERT_TRUE(stub->GetBestConfig(&context, request, &response).ok());
+  EXPECT_EQ(response.record().name(), record.name());
+}
+
+}  // namespace
+}  // namespace rooftune

@@ -1,0 +1,84 @@
+// The whole server in one process: real gRPC over a Unix socket, memory store, fake compiler, fake sweeps.
+#ifndef ROOFTUNE_TESTS_SERVER_TEST_DAEMON_H_
+#define ROOFTUNE_TESTS_SERVER_TEST_DAEMON_H_
+
+#include <grpcpp/channel.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rooftune/v1/service.grpc.pb.h"
+#include "server/grpc_server.h"
+#include "server/server_core.h"
+#include "tests/server/fake_sweep_manager.h"
+#include "tuner/compile/fake_compiler.h"
+#include "tuner/store/memory_store.h"
+
+namespace rooftune {
+
+inline constexpr char kModelId[] = "model:h200-sxm";
+inline constexpr char kModelKey[] = "model/h200-sxm";
+inline constexpr char kGpuId[] = "cuda:0";
+inline constexpr char kGpuKey[] = "nvidia-h200/132sm/141gb/700w";
+
+// Devices: kGpuId (MEASURED is possible), then kModelId.
+class TestDaemon {
+ public:
+  struct Options {
+    ServerLimits limits;
+    // Textproto of a FakeScript for the compiler.
+    std::string compiler_script;
+    SweepFeed::Options watch_pace;
+    // Filled before the index is loaded.
+    std::vector<v1::TuningRecord> records;
+  };
+  explicit TestDaemon(Options options);
+  TestDaemon() : TestDaemon(Options()) {}
+  ~TestDaemon();
+
+  const std::string& target() const { return target_; }
+  std::shared_ptr<grpc::Channel> Connect() const;
+  template <typename Service>
+  std::unique_ptr<typename Service::Stub> Stub() const {
+    return Service::NewStub(Connect());
+  }
+
+  // A record that passes the store's checks. The config distinguishes it.
+  v1::TuningRecord Record(const std::string& op, const std::string& device_key, v1::EvidenceLevel evidence,
+                          int64_t config_value, int rank = 0) const;
+  // Publishes through the manager, and makes it visible.
+  void Publish(const std::vector<v1::TuningRecord>& records);
+
+  MemoryStore store;
+  std::unique_ptr<ArtifactStore> artifacts;
+  ProfileCatalog catalog;
+  std::unique_ptr<TemplateLibrary> library;
+  std::unique_ptr<FakeCompiler> compiler;
+  FakeClock clock;
+  std::unique_ptr<FakeSweepManager> manager;
+  std::unique_ptr<ServerCore> core;
+  std::unique_ptr<GrpcServer> server;
+
+ private:
+  std::string dir_;
+  std::string target_;
+};
+
+// What a client sees of an error.
+struct SeenError {
+  int code = 0;
+  std::string message;
+  std::string domain;
+  std::string reason;
+  std::map<std::string, std::string> metadata;
+};
+SeenError See(const grpc::Status& status);
+
+// A deadline that no healthy call reaches.
+void SetDeadline(grpc::ClientContext& context, int seconds = 20);
+
+}  // namespace rooftune
+
+#endif  // ROOFTUNE_TESTS_SERVER_TEST_DAEMON_H_
