@@ -167,7 +167,8 @@ using LogCallback = void (*)(void* data, int level, char* message, size_t length
   X(MemMap, "cuMemMap", (DevicePtr pointer, size_t bytes, size_t offset, MemHandle handle, unsigned long long flags)) \
   X(MemUnmap, "cuMemUnmap", (DevicePtr pointer, size_t bytes))                                                        \
   X(MemSetAccess, "cuMemSetAccess", (DevicePtr pointer, size_t bytes, const MemAccessDesc* access, size_t count))     \
-  X(LogsRegisterCallback, "cuLogsRegisterCallback", (LogCallback callback, void* data, void** handle))
+  X(LogsRegisterCallback, "cuLogsRegisterCallback", (LogCallback callback, void* data, void** handle))                \
+  X(LogsUnregisterCallback, "cuLogsUnregisterCallback", (void* handle))
 
 // Entry points; the optional ones may be nullptr.
 struct Functions {
@@ -185,6 +186,9 @@ class CudaDriver : public cuda::Functions {
   // Opens $ROOFTUNE_LIBCUDA, else libcuda.so.1, and initialises it. UNAVAILABLE (NO_DRIVER) with the loader's
   // reason, the missing symbol, or what cuInit says.
   static absl::StatusOr<std::unique_ptr<CudaDriver>> Load();
+  ~CudaDriver();
+  CudaDriver(const CudaDriver&) = delete;
+  CudaDriver& operator=(const CudaDriver&) = delete;
 
   // OK, or an error "what: CUDA_ERROR_NAME (code): text [log]" that carries the code (run_outcome.h).
   absl::Status Check(cuda::Result result, absl::string_view what) const;
@@ -200,6 +204,7 @@ class CudaDriver : public cuda::Functions {
 
   std::string path_;
   int version_ = 0;
+  void* log_handle_ = nullptr;
   mutable absl::Mutex log_mutex_;
   mutable std::string last_log_ ABSL_GUARDED_BY(log_mutex_);
 };
