@@ -53,6 +53,12 @@ absl::StatusOr<std::unique_ptr<CudaDriver>> CudaDriver::Load() {
   return driver;
 }
 
+std::unique_ptr<CudaDriver> CudaDriver::FromFunctions(const cuda::Functions& functions) {
+  std::unique_ptr<CudaDriver> driver(new CudaDriver);
+  static_cast<cuda::Functions&>(*driver) = functions;
+  return driver;
+}
+
 CudaDriver::~CudaDriver() {
   if (log_handle_ != nullptr) LogsUnregisterCallback(log_handle_);
 }
