@@ -42,7 +42,7 @@ class RunSession {
     std::vector<BoundPlan> plans;  // one a buffer set
     std::unique_ptr<CublasLt::Matmul> matmul;
     TimedWork work;
-    std::unique_ptr<Timer> timer;
+    std::unique_ptr<KernelTimer> timer;
     worker::v1::RunResult result;
     bool is_out = false;  // failed; takes no further part
   };
@@ -65,7 +65,7 @@ class RunSession {
   const GpuContext& context_;
   ClockGate clock_gate_;
   std::string support_cubin_;
-  std::unique_ptr<SupportKernels> support_;
+  std::unique_ptr<SupportModule> support_;
   std::unique_ptr<Verifier> verifier_;
   std::unique_ptr<PreparedProblem> problem_;
   CpuCheck cpu_check_;

@@ -31,15 +31,15 @@ struct TimedWork {
 // What all timers of a session share.
 struct TimerContext {
   const GpuContext& gpu;
-  SupportKernels& support;
+  SupportModule& support;
   ClockGate& clock_gate;
 };
 
-class Timer {
+class KernelTimer {
  public:
   // `options` are completed by defaults.
-  static absl::StatusOr<std::unique_ptr<Timer>> Create(TimerContext context, TimedWork work,
-                                                       const worker::v1::MeasureOptions& options);
+  static absl::StatusOr<std::unique_ptr<KernelTimer>> Create(TimerContext context, TimedWork work,
+                                                             const worker::v1::MeasureOptions& options);
 
   // Runs the work a few times, chooses how often a graph repeats it, captures the graphs; in the sustained state
   // loads the device for half a second.
@@ -59,7 +59,7 @@ class Timer {
  private:
   static constexpr int kMaxBurstSamples = 32;
 
-  Timer(TimerContext context, TimedWork work, const worker::v1::MeasureOptions& options)
+  KernelTimer(TimerContext context, TimedWork work, const worker::v1::MeasureOptions& options)
       : context_(context), work_(std::move(work)), options_(options) {}
   absl::StatusOr<double> EstimateUs();
   absl::Status CaptureGraphs(double execution_us);
