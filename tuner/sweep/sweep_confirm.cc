@@ -17,7 +17,7 @@ namespace {
 constexpr int kMaxFinalists = 5;
 // Records kept for a key: callers whose preconditions the first does not meet get the next.
 constexpr size_t kMaxRecords = 3;
-constexpr int kRaceRounds = 5;
+constexpr int kRaceRounds = 6;
 constexpr int kRaceTimeoutMsPerEntrant = 30'000;
 
 worker::v1::RaceRequest MakeRace(const std::vector<SweepRun::Racer>& racers, const std::string& baseline,

@@ -268,7 +268,7 @@ worker::v1::CalibrateResult RunSession::Calibrate(const worker::v1::CalibrateReq
       notes = absl::StrCat("no rates of matrix products: ", loaded.status().message());
     }
   }
-  Calibrator calibrator({context_, **support, clock_gate_}, cublaslt_.get(), absl::Now() + kBudget);
+  Calibrator calibrator({context_, **support, highest_clock_mhz_}, cublaslt_.get(), absl::Now() + kBudget);
   const absl::Status status = calibrator.Run(result.mutable_calibration());
   result.set_outcome(OutcomeOfStatus(status));
   if (!status.ok()) {

@@ -189,7 +189,7 @@ absl::Status RunSession::SetUpTimer(const worker::v1::MeasureOptions& options, P
     work.flush_bytes = problem_->flush_bytes();
   }
   RT_ASSIGN_OR_RETURN(participant->timer,
-                      KernelTimer::Create({context_, *support_, clock_gate_}, std::move(work), options));
+                      KernelTimer::Create({context_, *support_, highest_clock_mhz_}, std::move(work), options));
   return participant->timer->WarmUp();
 }
 

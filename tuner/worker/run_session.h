@@ -63,7 +63,7 @@ class RunSession {
                  std::vector<Participant>* participants);
 
   const GpuContext& context_;
-  ClockGate clock_gate_;
+  double highest_clock_mhz_ = 0;
   std::string support_cubin_;
   std::unique_ptr<SupportModule> support_;
   std::unique_ptr<Verifier> verifier_;

@@ -116,7 +116,8 @@ absl::Status KernelTimer::Burst(int max_samples) {
   RT_RETURN_IF_ERROR(EnqueueBurst(samples, &executions));
   RT_RETURN_IF_ERROR(context_.gpu.Synchronize("timed launches"));
   RT_ASSIGN_OR_RETURN(const auto clocks, ReadClocks());
-  if (cool && !context_.clock_gate.Accept(clocks.first, clocks.second)) {
+  context_.highest_clock_mhz = std::max({context_.highest_clock_mhz, clocks.first, clocks.second});
+  if (cool && !clock_gate_.Accept(clocks.first, clocks.second)) {
     discarded_ += samples;
     rest_ms_ = std::clamp(rest_ms_ * 2, 20.0, kLongestRestMs);
     return absl::OkStatus();

@@ -32,7 +32,8 @@ struct TimedWork {
 struct TimerContext {
   const GpuContext& gpu;
   SupportModule& support;
-  ClockGate& clock_gate;
+  // Highest SM clock any timer saw, in MHz: what a cool burst is compared with.
+  double& highest_clock_mhz;
 };
 
 class KernelTimer {
@@ -60,7 +61,7 @@ class KernelTimer {
   static constexpr int kMaxBurstSamples = 32;
 
   KernelTimer(TimerContext context, TimedWork work, const worker::v1::MeasureOptions& options)
-      : context_(context), work_(std::move(work)), options_(options) {}
+      : context_(context), work_(std::move(work)), options_(options), clock_gate_(context.highest_clock_mhz) {}
   absl::StatusOr<double> EstimateUs();
   absl::Status CaptureGraphs(double execution_us);
   absl::Status Sustain();
@@ -85,6 +86,7 @@ class KernelTimer {
   int discarded_ = 0;
   int warmup_launches_ = 0;
   double sm_clock_mhz_ = 0;
+  ClockGate clock_gate_;
   bool abandoned_ = false;
 };
 
