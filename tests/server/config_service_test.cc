@@ -41,8 +41,10 @@ class ConfigServiceTest : public testing::Test {
     while (reader->Read(&part)) {
       EXPECT_EQ(part.has_record(), first) << "the record comes first and once";
       first = false;
-      if (part.has_record()) *record = part.record();
-      else binary->append(part.chunk());
+      if (part.has_record())
+        *record = part.record();
+      else
+        binary->append(part.chunk());
       if (largest != nullptr) *largest = std::max(*largest, part.chunk().size());
     }
     return reader->Finish();
