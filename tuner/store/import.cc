@@ -81,23 +81,26 @@ absl::Status AddBaseline(size_t line, const v1::SweepBaseline& baseline, Parsed*
 absl::StatusOr<Parsed> Parse(const std::vector<v1::ExportLine>& lines) {
   if (lines.empty() || !lines[0].has_run()) return BadLine(0, "evidence starts with a line that describes the run");
   Parsed parsed;
+  // Lines belong to the run before them: an export of several devices has one a device.
+  const v1::EvidenceRun* run = &lines[0].run();
   for (size_t i = 1; i < lines.size(); ++i) {
     const v1::ExportLine& line = lines[i];
     switch (line.line_case()) {
       case v1::ExportLine::kRun:
-        return BadLine(i, "a second run: one run a file");
+        run = &line.run();
+        break;
       case v1::ExportLine::kSweep:
         RT_RETURN_IF_ERROR(AddSweep(i, line.sweep(), &parsed));
         break;
       case v1::ExportLine::kTrial:
-        RT_RETURN_IF_ERROR(AddTrial(i, lines[0].run(), line.trial(), &parsed));
+        RT_RETURN_IF_ERROR(AddTrial(i, *run, line.trial(), &parsed));
         break;
       case v1::ExportLine::kBaseline:
         RT_RETURN_IF_ERROR(AddBaseline(i, line.baseline(), &parsed));
         break;
       case v1::ExportLine::kRecord: {
         RT_RETURN_IF_ERROR(AtLine(i, ValidateRecord(line.record())));
-        if (line.record().has_measurement() && lines[0].run().device_key().empty()) {
+        if (line.record().has_measurement() && run->device_key().empty()) {
           return BadLine(i, absl::StrCat(line.record().name(), " is measured, but the run names no device"));
         }
         parsed.records.push_back(&line.record());

@@ -53,11 +53,12 @@ absl::Status SqliteStatus(sqlite3* db, int code, absl::string_view what) {
   }
 }
 
-absl::StatusOr<std::unique_ptr<SqliteDb>> SqliteDb::Open(const std::string& path, bool read_only) {
+absl::StatusOr<std::unique_ptr<SqliteDb>> SqliteDb::Open(const std::string& path, bool read_only,
+                                                         const std::string& vfs) {
   sqlite3* handle = nullptr;
   const int flags =
       (read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE) | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
-  const int code = sqlite3_open_v2(path.c_str(), &handle, flags, nullptr);
+  const int code = sqlite3_open_v2(path.c_str(), &handle, flags, vfs.empty() ? nullptr : vfs.c_str());
   std::unique_ptr<SqliteDb> db(new SqliteDb(handle));
   if (code != SQLITE_OK) return SqliteStatus(handle, code, absl::StrCat("open ", path));
   sqlite3_busy_timeout(handle, kBusyTimeoutMs);

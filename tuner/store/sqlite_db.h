@@ -24,8 +24,10 @@ class SqliteStatement;
 class SqliteDb {
  public:
   // Opens, sets what every connection must have (no trust in the schema, checks of cell sizes, foreign keys, no
-  // memory map) and never checkpoints on close unless told.
-  static absl::StatusOr<std::unique_ptr<SqliteDb>> Open(const std::string& path, bool read_only);
+  // memory map) and never checkpoints on close unless told. `vfs` names SQLite's layer to the system; empty = its
+  // default.
+  static absl::StatusOr<std::unique_ptr<SqliteDb>> Open(const std::string& path, bool read_only,
+                                                        const std::string& vfs = "");
   ~SqliteDb();
   SqliteDb(const SqliteDb&) = delete;
   SqliteDb& operator=(const SqliteDb&) = delete;

@@ -57,9 +57,9 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string
   RT_ASSIGN_OR_RETURN(std::unique_ptr<LockFile> lock, LockFile::Acquire(path + ".lock"));
   RT_RETURN_IF_ERROR(Annotate(CheckMagic(path), path));
   RT_RETURN_IF_ERROR(PrepareDataFile(path));
-  RT_ASSIGN_OR_RETURN(std::unique_ptr<SqliteDb> db, SqliteDb::Open(path, /*read_only=*/false));
+  RT_ASSIGN_OR_RETURN(std::unique_ptr<SqliteDb> db, SqliteDb::Open(path, /*read_only=*/false, options.vfs));
   RT_RETURN_IF_ERROR(Annotate(SetUpWriter(*db, options), path));
-  RT_ASSIGN_OR_RETURN(std::unique_ptr<SqliteDb> reader, SqliteDb::Open(path, /*read_only=*/true));
+  RT_ASSIGN_OR_RETURN(std::unique_ptr<SqliteDb> reader, SqliteDb::Open(path, /*read_only=*/true, options.vfs));
   RT_RETURN_IF_ERROR(reader->QueryText("PRAGMA wal_autocheckpoint=0").status());
   RT_ASSIGN_OR_RETURN(std::unique_ptr<SqliteWriter> writer, SqliteWriter::Start(std::move(db), options.max_queued));
   return std::unique_ptr<SqliteStore>(new SqliteStore(std::move(lock), std::move(writer), std::move(reader)));

@@ -17,7 +17,7 @@ namespace rooftune {
 // Writer's side of the tables, within whatever transaction is open. Statements are prepared once.
 class SqliteTables : public Tables {
  public:
-  // Borrows the connection.
+  // The connection must outlive it.
   static absl::StatusOr<std::unique_ptr<SqliteTables>> Create(SqliteDb* db);
 
   absl::StatusOr<std::optional<SweepFacts>> FindSweep(const std::string& name) override;
@@ -34,11 +34,10 @@ class SqliteTables : public Tables {
   absl::Status WriteCalibration(const device::v1::Calibration& calibration) override;
 
  private:
-  explicit SqliteTables(SqliteDb* db) : db_(db) {}
+  SqliteTables() = default;
   // The statement of this text, reset and ready to bind.
   absl::StatusOr<SqliteStatement*> Statement(const char* sql);
 
-  SqliteDb* const db_;
   std::map<const char*, std::unique_ptr<SqliteStatement>> statements_;
 };
 

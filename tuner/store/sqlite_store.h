@@ -27,6 +27,8 @@ class SqliteStore : public Store {
     int max_queued = 1024;
     // Test seam: pages the file may have; 0 = no limit. A full file behaves as a full disk.
     int max_pages = 0;
+    // Test seam: SQLite's layer to the system, e.g. "unix-none", which has no shared memory; empty = the default.
+    std::string vfs = "";
   };
 
   // Creates the folder (0700) and the file (0600) when missing. Fails without touching an existing file:

@@ -63,10 +63,8 @@ absl::Status Factory::AddCompiler() {
     // Lookups and estimates go on; sweeps will fail with this text.
     set_.notes.push_back(absl::StrCat("nothing can be compiled: ", std::string(version.status().message())));
   }
-  auto caching = std::make_unique<CachingCompiler>(
-      *workers, [nvrtc = nvrtc_](const worker::v1::CompileRequest& request) { return CompileKey(request, nvrtc); });
+  auto caching = std::make_unique<CachingCompiler>(std::move(workers), CompileKey);
   set_.compiler = caching.get();
-  set_.compilers.push_back(std::move(workers));
   set_.compilers.push_back(std::move(caching));
   return absl::OkStatus();
 }

@@ -1,6 +1,5 @@
 #include "tuner/worker/compile_check.h"
 
-#include <regex>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -189,12 +188,40 @@ absl::Status CheckLine(absl::string_view line, bool* in_comment) {
   return CheckQueries(code);
 }
 
+// Removes decimal digits from the front; false if there are none.
+bool ConsumeDigits(absl::string_view* text) {
+  const size_t before = text->size();
+  while (!text->empty() && absl::ascii_isdigit(text->front())) text->remove_prefix(1);
+  return text->size() < before;
+}
+
+// NAME=integer[,integer]…, written by hand since std::regex recurses by the length of its input.
+bool IsDefine(absl::string_view text) {
+  size_t name = 0;
+  while (name < text.size() &&
+         (absl::ascii_isupper(text[name]) || text[name] == '_' || (name > 0 && absl::ascii_isdigit(text[name])))) {
+    ++name;
+  }
+  absl::string_view rest = text.substr(name);
+  if (name == 0 || !absl::ConsumePrefix(&rest, "=")) return false;
+  do {
+    absl::ConsumePrefix(&rest, "-");
+    if (!ConsumeDigits(&rest)) return false;
+  } while (absl::ConsumePrefix(&rest, ","));
+  return rest.empty();
+}
+
+// sm_<digits>[a]
+bool IsArch(absl::string_view text) {
+  if (!absl::ConsumePrefix(&text, "sm_") || !ConsumeDigits(&text)) return false;
+  absl::ConsumePrefix(&text, "a");
+  return text.empty();
+}
+
 absl::Status CheckDefines(const CompileRequest& request) {
-  static const std::regex* const define = new std::regex("[A-Z_][A-Z0-9_]*=-?[0-9]+(,-?[0-9]+)*");
   if (request.define_size() > kMaxDefines) return absl::InvalidArgumentError("more than 1024 defines");
   for (const std::string& text : request.define()) {
-    // The size first: std::regex recurses by the length of its input.
-    if (text.size() > kMaxDefineBytes || !std::regex_match(text, *define)) {
+    if (text.size() > kMaxDefineBytes || !IsDefine(text)) {
       return absl::InvalidArgumentError(
           absl::StrCat("define '", text.substr(0, 80), "' is not NAME=integer or NAME=integer,integer,…"));
     }
@@ -235,8 +262,7 @@ absl::Status CheckIncludes(absl::string_view name, absl::string_view text) {
 }
 
 absl::Status CheckCompileRequest(const CompileRequest& request) {
-  static const std::regex* const arch = new std::regex("sm_[0-9]{1,4}a?");
-  if (!std::regex_match(request.arch(), *arch)) {
+  if (!IsArch(request.arch())) {
     return absl::InvalidArgumentError(
         absl::StrCat("architecture '", request.arch().substr(0, 80), "' is not of the form sm_90 or sm_90a"));
   }

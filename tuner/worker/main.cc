@@ -21,14 +21,15 @@ constexpr int kUsageError = 2;
 constexpr char kUsage[] =
     "usage: rooftune-worker compile [--fd N | --batch FILE] [--nvrtc PATH]\n"
     "       rooftune-worker run --device N [--fd N | --batch FILE]\n"
-    "       rooftune-worker probe [--json] [--nvrtc PATH]\n"
+    "       rooftune-worker probe [--json | --fd N] [--nvrtc PATH]\n"
     "       rooftune-worker --version | --help\n"
     "compile and run are started by rooftuned, which talks to them on descriptor 3. --batch reads the\n"
     "same frames from FILE and writes the answers to standard output. probe lists what this machine has.\n";
 
 struct Arguments {
   std::string command;
-  int fd = 3;
+  // -1: not given; the roles use 3.
+  int fd = -1;
   int device = -1;
   bool json = false;
   std::string batch;

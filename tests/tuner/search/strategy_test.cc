@@ -77,7 +77,7 @@ TEST(ExhaustiveTest, KeepsTheOrderOfPoints) {
 TEST(RandomTest, SeedsDifferAndTheOrderIsPinned) {
   EXPECT_NE(Order(v1::RANDOM, Hundred(), 1), Order(v1::RANDOM, Hundred(), 2));
   // Pinned: a resumed sweep of an older build must go on in the same order.
-  EXPECT_THAT(Order(v1::RANDOM, Points({0, 0, 0, 0, 0, 0}), 1), ElementsAre(RANDOM_PIN));
+  EXPECT_THAT(Order(v1::RANDOM, Points({0, 0, 0, 0, 0, 0}), 1), ElementsAre(0, 1, 3, 2, 4, 5));
 }
 
 TEST(RandomTest, FirstPlaceIsUniform) {

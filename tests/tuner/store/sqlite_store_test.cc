@@ -91,6 +91,13 @@ TEST(SqliteStoreTest, UnsafeFoldersAreRefused) {
   }
 }
 
+TEST(SqliteStoreTest, FileSystemWithoutSharedMemoryIsRefused) {
+  TempDir dir;
+  // SQLite itself stays in rollback mode there and says nothing.
+  const absl::Status status = SqliteStore::Open(dir / "store.db", {.vfs = "unix-none"}).status();
+  EXPECT_EQ(ErrorReason(status), "WAL_UNAVAILABLE") << status;
+}
+
 TEST(SqliteStoreTest, SecondOpenerFailsAtOnceNamingTheHolder) {
   TempDir dir;
   auto store = OpenOrDie(dir / "store.db");

@@ -287,7 +287,8 @@ TEST_P(StoreConformanceTest, ImportRefusesWhatDoesNotHoldTogetherAndLeavesNothin
   const Case cases[] = {
       {"nothing", {}},
       {"no run first", {Line(MakeSweep("a")), RunLine()}},
-      {"two runs", {RunLine(), RunLine()}},
+      {"a measurement of a later run without a device",
+       {RunLine(), RunLine(""), Line(MakeSweep("a")), Line(MakeTrial("a", 0))}},
       {"an empty line", {RunLine(), v1::ExportLine()}},
       {"a trial before its sweep", {RunLine(), Line(MakeTrial("a", 0)), Line(MakeSweep("a"))}},
       {"a trial of an unknown sweep", {RunLine(), Line(MakeSweep("a")), Line(MakeTrial("b", 0))}},

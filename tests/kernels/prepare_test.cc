@@ -1,0 +1,72 @@
+// What the worker gets to set up a problem.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "kernels/template_library.h"
+
+namespace rooftune {
+namespace {
+
+DeviceProfile Hopper() { return *ProfileCatalog::Builtin()->ById("h200-sxm"); }
+
+TEST(PrepareTest, HoldsTheProblem) {
+  const auto library = TemplateLibrary::Load({});
+  ASSERT_TRUE(library.ok()) << library.status();
+  const auto op = (*library)->ops().Parse("gemm m=64 n=32 k=128 dtype=bf16 bias=1 out=fp32");
+  ASSERT_TRUE(op.ok()) << op.status();
+  const auto request = MakePrepare(**library, *op, Hopper(), 42);
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->op(), op->text);
+  EXPECT_EQ(request->seed(), 42u);
+  ASSERT_EQ(request->tensor_size(), 4);  // a, b, bias, d
+  EXPECT_EQ(request->tensor(0).elements(), 64 * 128);
+  EXPECT_EQ(request->tensor(0).bytes(), 64 * 128 * 2);
+  EXPECT_EQ(request->tensor(0).fill().stddev(), 1);
+  EXPECT_EQ(request->tensor(3).spec().role(), v1::TensorSpec::OUTPUT);
+  EXPECT_EQ(request->tensor(3).bytes(), 64 * 32 * 4);
+  EXPECT_FALSE(request->tensor(3).has_fill());
+  ASSERT_EQ(request->scalar_size(), 1);
+  EXPECT_EQ(request->scalar(0).name(), "alpha");
+  EXPECT_EQ(request->tolerance().accumulation_length(), 128);
+  EXPECT_EQ(request->tolerance().scale(), 1);
+  EXPECT_EQ(request->cpu_check_elements(), 4096);
+  EXPECT_EQ(request->reference().grid_x(), 8);
+  EXPECT_EQ(request->workspace_bytes(), 0);
+  EXPECT_TRUE(request->reference_cubin().empty());
+}
+
+TEST(PrepareTest, ADeclaredOperatorHasNoCpuReference) {
+  const std::filesystem::path dir =
+      std::filesystem::temp_directory_path() / ("rooftune_prepare_test_" + std::to_string(::getpid()));
+  std::filesystem::create_directories(dir / "copy");
+  std::ofstream(dir / "copy/op.txtpb") << R"manifest(kind: "copy"
+dim { name: "n" }
+tensor { name: "x" role: "input" dtype: "FP32" dim: "n" fill_mean: 3 fill_stddev: 0.5 }
+tensor { name: "y" role: "output" dtype: "FP32" dim: "n" }
+reference { symbol: "rt_reference" grid_x: "n" arg { reference_value: "y" } arg { reference_magnitude: "y" } }
+)manifest";
+  std::ofstream(dir / "copy/reference.cuh") << "// reference\n";
+  const auto library = TemplateLibrary::Load({dir.string()});
+  std::filesystem::remove_all(dir);
+  ASSERT_TRUE(library.ok()) << library.status();
+  for (const auto& broken : (*library)->broken()) ADD_FAILURE() << broken.error;
+  const auto request = MakePrepare(**library, *(*library)->ops().Parse("copy n=10"), Hopper(), 0);
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->cpu_check_elements(), 0);
+  EXPECT_EQ(request->tolerance().accumulation_length(), 1);
+  EXPECT_EQ(request->tensor(0).fill().mean(), 3);
+  EXPECT_EQ(request->tensor(0).fill().stddev(), 0.5);
+}
+
+TEST(PrepareTest, AnUnknownOperatorIsRefused) {
+  const auto library = TemplateLibrary::Load({});
+  Op op;
+  op.kind = "fft";
+  EXPECT_EQ(MakePrepare(**library, op, Hopper(), 0).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace rooftune

@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+"""Makes docs/evidence/summary.json, and the tables in Markdown files, from evidence files (docs/storage.md).
+
+  summarize.py                       write the summary
+  summarize.py --check               fail if a row is incomplete, or the summary is not what the evidence gives
+  summarize.py --table FILE…         write the tables between the markers of these files
+  summarize.py --check-tables FILE…  fail if a table is not what the evidence gives
+
+A row is the best measured record of one sweep, with the baselines of the same race. A table stands between
+`<!-- evidence:SUITE -->` and `<!-- /evidence -->`.
+"""
+import argparse
+import gzip
+import json
+import pathlib
+import re
+import sys
+
+NUMBER = (int, float)
+# Every key of a row with its type; a row has exactly these.
+KEYS = {
+    "device": str, "driver": str, "nvrtc": str, "suite": str, "op": str, "shape": dict, "dtype": str, "provider": str,
+    "template": str, "config": dict, "candidate_impl": str, "time_us": NUMBER, "ci_us": list, "floor_us": NUMBER,
+    "attainable_us": NUMBER, "bound": str, "clock": str, "l2": str, "warmup": int, "iterations": int,
+    "reference": str, "tolerance": str, "max_error": NUMBER, "workspace_bytes": int, "peak_bytes": int,
+    "evidence_level": str, "baselines": dict, "baseline_versions": dict, "date": str, "source": str,
+}
+# Keys whose value must say something: an empty text or a zero there means that it was not recorded.
+MAY_BE_EMPTY = {"config", "max_error", "workspace_bytes", "warmup", "baselines", "baseline_versions", "template"}
+ALLOWED = {
+    "provider": {"TEMPLATE", "CUBLASLT", "EXTERNAL"},
+    "bound": {"MEMORY", "COMPUTE", "LAUNCH", "LATENCY", "SFU"},
+    "clock": {"cool", "sustained"}, "l2": {"cold", "warm"},
+    "evidence_level": {"MEASURED", "PROFILED", "END_TO_END"},
+}
+
+
+class EvidenceError(Exception):
+    """An evidence file that can't be used, or a summary that is not what it should be."""
+
+
+def operator_dims(root: pathlib.Path) -> dict:
+    """Dims of every operator kind that the repository declares: {kind: {dim: default or None}}."""
+    kinds = {}
+    for folder in ("costmodel", "kernels", "examples", "tests"):
+        for file in sorted((root / folder).rglob("*op.txtpb")):
+            text = re.sub(r"(?m)^\s*#.*$", "", file.read_text(encoding="utf-8"))
+            kind = re.search(r'(?m)^kind:\s*"([^"]+)"', text)
+            dims = {}
+            for body in re.findall(r"(?m)^dim\s*\{([^}]*)\}", text):
+                name = re.search(r'\bname:\s*"([^"]+)"', body)
+                default = re.search(r"\bdefault_value:\s*(\d+)", body)
+                if name:
+                    dims[name.group(1)] = int(default.group(1)) if default else None
+            if kind and dims:
+                kinds.setdefault(kind.group(1), dims)
+    return kinds
+
+
+def parse_op(text: str, kinds: dict):
+    """(shape, dtype) of an operator's text; of an undeclared kind, every whole number is taken for a dim."""
+    kind, *words = text.split()
+    values = dict(word.split("=", 1) for word in words if "=" in word)
+    dims = kinds.get(kind)
+    if dims is None:
+        return {k: int(v) for k, v in values.items() if v.isdigit()}, values.get("dtype", "")
+    shape = {name: int(values[name]) if name in values else default for name, default in dims.items()}
+    return {name: value for name, value in shape.items() if value is not None}, values.get("dtype", "")
+
+
+def read_lines(path: pathlib.Path):
+    """(number, line) of every line; JSON as written by `rooftune export`."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8") as file:
+            for number, text in enumerate(file, 1):
+                yield number, json.loads(text)
+    except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise EvidenceError(f"{path}: {error}") from error
+
+
+def rounded(value, digits=6):
+    """A time without the noise of binary fractions: six significant digits."""
+    return float(f"{float(value):.{digits}g}")
+
+
+def baselines_of(record: dict, lines: list):
+    """Times and versions of the baselines that were measured beside the record, by name."""
+    times, versions = {}, {}
+    for baseline in lines + record.get("baseline", []):  # those of the record's own race come last and win
+        median = baseline.get("measurement", {}).get("median_us", 0)
+        if baseline.get("outcome", "OK") == "OK" and median:
+            times[baseline["name"]] = rounded(median)
+            versions[baseline["name"]] = baseline.get("version", "")
+    return dict(sorted(times.items())), dict(sorted(versions.items()))
+
+
+def put(row: dict, key: str, value):
+    """Leaves out what was not recorded, so that the check names it."""
+    if value or (key in MAY_BE_EMPTY and value is not None):
+        row[key] = value
+
+
+def make_row(run: dict, record: dict, baselines: list, kinds: dict, source: str) -> dict:
+    measurement = record["measurement"]
+    verification = record.get("verification", {})
+    bounds = record.get("bounds", {})
+    environment = record.get("environment", {})
+    shape, dtype = parse_op(record["op"], kinds)
+    times, versions = baselines_of(record, baselines)
+    samples = len(measurement.get("sample_us", []))
+    device = run.get("device", {}).get("name", "") if run.get("device_key") == record["device_key"] else ""
+    row = {}
+    for key, value in (
+            ("device", device or record["device_key"]), ("driver", environment.get("driver")),
+            ("nvrtc", environment.get("nvrtc")), ("suite", run.get("suite")), ("op", record["op"]), ("shape", shape),
+            ("dtype", dtype), ("provider", record.get("provider")), ("template", record.get("template_id", "")),
+            ("config", {k: int(v) for k, v in sorted(record.get("config", {}).items())}),
+            ("candidate_impl", "@".join(filter(None, (record.get("template_id") or record.get("provider"),
+                                                      record.get("template_revision", "")[:16])))),
+            ("time_us", rounded(measurement.get("median_us", 0))),
+            ("ci_us", [rounded(measurement.get(k, 0)) for k in ("ci_low_us", "ci_high_us")]),
+            ("floor_us", rounded(bounds.get("floor_us", 0))),
+            ("attainable_us", rounded(bounds.get("attainable_us", 0))), ("bound", bounds.get("bound")),
+            ("clock", measurement.get("clock", "").lower()), ("l2", measurement.get("l2", "").lower()),
+            ("warmup", measurement.get("warmup_launches", 0)),
+            ("iterations", samples * max(1, measurement.get("launches_per_sample", 0))),
+            ("reference", verification.get("reference")), ("tolerance", verification.get("tolerance")),
+            ("max_error", rounded(verification.get("max_error_ratio", 0)) if verification.get("passed") else None),
+            ("workspace_bytes", int(record.get("plan", {}).get("workspace_bytes", {}).get("value", 0))),
+            ("peak_bytes", int(record.get("peak_bytes", 0))), ("evidence_level", record.get("evidence")),
+            ("baselines", times), ("baseline_versions", versions),
+            ("date", (record.get("create_time") or run.get("time") or "")[:10]), ("source", source)):
+        put(row, key, value)
+    return row
+
+
+def rows_of_file(path: pathlib.Path, root: pathlib.Path, kinds: dict) -> list:
+    run, best, baselines, runs = None, {}, {}, {}
+    for number, line in read_lines(path):
+        if "run" in line:
+            run = line["run"]
+            if run.get("schema", 0) > 1:
+                raise EvidenceError(f"{path}:{number}: schema {run['schema']} is newer than this tool")
+        elif run is None:
+            raise EvidenceError(f"{path}:{number}: the run must come first")
+        elif "sweep" in line:
+            baselines.setdefault(line["sweep"]["name"], []).extend(line["sweep"].get("baseline", []))
+        elif "baseline" in line:
+            baselines.setdefault(line["baseline"]["sweep"], []).append(line["baseline"]["baseline"])
+        elif "record" in line:
+            record = line["record"]
+            sweep = record.get("sweep", record["name"])
+            measured = record.get("evidence") in ALLOWED["evidence_level"] and "measurement" in record
+            if measured and (sweep not in best or record.get("rank", 0) < best[sweep].get("rank", 0)):
+                best[sweep], runs[sweep] = record, run
+    source = path.relative_to(root).as_posix()
+    return [make_row(runs[s], record, baselines.get(s, []), kinds, source) for s, record in best.items()]
+
+
+def summarize(root: pathlib.Path, evidence: pathlib.Path) -> list:
+    kinds = operator_dims(root)
+    rows = []
+    for path in sorted([*evidence.rglob("*.jsonl.gz"), *evidence.rglob("*.jsonl")]):
+        rows += rows_of_file(path, root, kinds)
+    return sorted(rows, key=lambda r: (r.get("suite", ""), r.get("device", ""), r.get("op", "").split()[:1],
+                                       list(r.get("shape", {}).values()), r.get("op", ""), r.get("date", ""),
+                                       r.get("source", ""), r.get("time_us", 0)))
+
+
+def problems(row) -> list:
+    """What is wrong with a row, in words."""
+    if not isinstance(row, dict):
+        return ["is not an object"]
+    found = [f"lacks '{key}'" for key in KEYS if key not in row]
+    found += [f"has an unknown key '{key}'" for key in row if key not in KEYS]
+    for key, kind in KEYS.items():
+        value = row.get(key)
+        if key not in row:
+            continue
+        if not isinstance(value, kind) or isinstance(value, bool):
+            found.append(f"'{key}' has the wrong type: {value!r}")
+        elif not value and key not in MAY_BE_EMPTY:
+            found.append(f"'{key}' is empty")
+        elif key in ALLOWED and value not in ALLOWED[key]:
+            found.append(f"'{key}' is {value!r}, not one of {', '.join(sorted(ALLOWED[key]))}")
+    for key, kind in (("shape", int), ("config", int), ("baselines", NUMBER), ("baseline_versions", str)):
+        values = row.get(key) if isinstance(row.get(key), dict) else {}
+        found += [f"'{key}.{k}' has the wrong type: {v!r}" for k, v in values.items() if not isinstance(v, kind)]
+    interval = row.get("ci_us")
+    if isinstance(interval, list) and not (len(interval) == 2 and all(isinstance(v, NUMBER) for v in interval)):
+        found.append(f"'ci_us' is not [low, high]: {interval!r}")
+    return found
+
+
+def check(rows: list, where: str):
+    bad = [f"{where}: row {i} ({row.get('op', '?') if isinstance(row, dict) else row!r}) {what}"
+           for i, row in enumerate(rows) for what in problems(row)]
+    if bad:
+        raise EvidenceError("\n".join(bad))
+
+
+def to_json(rows: list) -> str:
+    """One key a line, values in one piece: readable, and a diff shows what changed."""
+    def row_text(row):
+        keys = [k for k in KEYS if k in row] + [k for k in row if k not in KEYS]
+        return "  {\n" + ",\n".join(f"    {json.dumps(k)}: {json.dumps(row[k], ensure_ascii=False)}" for k in keys) + "\n  }"
+    return "[\n" + ",\n".join(row_text(row) for row in rows) + "\n]\n" if rows else "[]\n"
+
+
+def load(text: str, path: pathlib.Path) -> list:
+    try:
+        rows = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise EvidenceError(f"{path}: {error}") from error
+    if not isinstance(rows, list):
+        raise EvidenceError(f"{path}: not a list of rows")
+    return rows
+
+
+def us(value) -> str:
+    return f"{value:.4g}" if value < 1000 else f"{value:.0f}"
+
+
+def table(rows: list, suite: str) -> str:
+    rows = [row for row in rows if row["suite"] == suite]
+    if not rows:
+        raise EvidenceError(f"no evidence of suite '{suite}'")
+    names = sorted({name for row in rows for name in row["baselines"]})
+    head = ["operator", "kernel", "µs", "95 % interval", "floor µs", "attainable µs", "of attainable", "bound",
+            *(f"{name} µs" for name in names), "evidence"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "|".join("---" if h in ("operator", "kernel", "bound", "evidence")
+                                                           else "---:" for h in head) + "|"]
+    for row in rows:
+        cells = [f"`{row['op']}`", row["template"] or row["provider"], us(row["time_us"]),
+                 f"{us(row['ci_us'][0])}–{us(row['ci_us'][1])}", us(row["floor_us"]), us(row["attainable_us"]),
+                 f"{100 * row['attainable_us'] / row['time_us']:.0f} %", row["bound"],
+                 *(us(row["baselines"][n]) if n in row["baselines"] else "–" for n in names), row["evidence_level"]]
+        lines.append("| " + " | ".join(cells) + " |")
+    facts = sorted({f"{r['device']}, driver {r['driver']}, NVRTC {r['nvrtc']}, {r['clock']} clock, {r['l2']} L2, "
+                    f"{r['date']}" for r in rows})
+    versions = sorted({f"{n}: {v}" for r in rows for n, v in r["baseline_versions"].items() if v})
+    sources = sorted({r["source"] for r in rows})
+    note = "; ".join(facts) + ". " + (f"Baselines: {', '.join(versions)}. " if versions else "")
+    return "\n".join(lines) + f"\n\n{note}Source: {', '.join(f'`{s}`' for s in sources)}."
+
+
+MARKERS = re.compile(r"<!-- evidence:([^\s]+) -->\n.*?<!-- /evidence -->", re.DOTALL)
+
+
+def with_tables(text: str, rows: list, where: str) -> str:
+    if len(re.findall(r"<!-- evidence:", text)) != len(MARKERS.findall(text)):
+        raise EvidenceError(f"{where}: a table marker without its end")
+    return MARKERS.sub(lambda m: f"<!-- evidence:{m[1]} -->\n{table(rows, m[1])}\n<!-- /evidence -->", text)
+
+
+def main(arguments) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--evidence", type=pathlib.Path, help="folder of the evidence (ROOT/docs/evidence)")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--check", action="store_true")
+    mode.add_argument("--table", nargs="+", type=pathlib.Path, metavar="FILE")
+    mode.add_argument("--check-tables", nargs="+", type=pathlib.Path, metavar="FILE")
+    options = parser.parse_args(arguments)
+    root = options.root.resolve()
+    evidence = (options.evidence or root / "docs" / "evidence").resolve()
+    summary = evidence / "summary.json"
+    try:
+        rows = summarize(root, evidence)
+        check(rows, "evidence")
+        if options.check:
+            on_disk = summary.read_text(encoding="utf-8") if summary.exists() else to_json([])
+            check(load(on_disk, summary), str(summary))
+            if on_disk != to_json(rows):
+                raise EvidenceError(f"{summary} is not what the evidence gives: run tools/summarize.py")
+        elif options.table or options.check_tables:
+            for file in options.table or options.check_tables:
+                text = file.read_text(encoding="utf-8")
+                wanted = with_tables(text, rows, str(file))
+                if options.table:
+                    file.write_text(wanted, encoding="utf-8")
+                elif text != wanted:
+                    raise EvidenceError(f"{file}: a table is out of date: run tools/summarize.py --table {file}")
+        else:
+            evidence.mkdir(parents=True, exist_ok=True)
+            summary.write_text(to_json(rows), encoding="utf-8")
+            print(f"{summary}: {len(rows)} rows")
+    except EvidenceError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
