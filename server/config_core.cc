@@ -225,10 +225,10 @@ void ConfigCore::FinishBatch(const std::shared_ptr<Batch>& batch) {
   for (size_t i = 0; i < batch->queries.size(); ++i) {
     if (batch->call->cancelled()) return batch->done(absl::CancelledError("the client went away"));
     const absl::StatusOr<ConfigQuery>& query = batch->queries[i];
-    absl::StatusOr<Response> item = query.status();
+    absl::StatusOr<Response> item;
     const auto sweep = batch->sweeps.find(i);
     if (!query.ok()) {
-      // Stays as it is.
+      item = query.status();
     } else if (bytes >= kMaxResponseBytes) {
       item = Error(absl::StatusCode::kResourceExhausted, "RESPONSE_TOO_LARGE",
                    "the answers before this one fill a message; ask for the rest in another call");

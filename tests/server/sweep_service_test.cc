@@ -38,7 +38,7 @@ class SweepServiceTest : public testing::Test {
   Operation Create(const std::string& op = kOp) {
     v1::CreateSweepRequest request;
     request.mutable_spec()->set_op(op);
-    request.set_request_id("one");
+    request.set_request_id(op);
     Operation operation;
     const auto status = Call(*sweeps_, &v1::SweepService::Stub::CreateSweep, request, &operation);
     EXPECT_TRUE(status.ok()) << status.error_message();
@@ -78,7 +78,7 @@ TEST_F(SweepServiceTest, CreatesAnOperationOfTheCanonicalOperator) {
   ASSERT_TRUE(Call(*sweeps_, &v1::SweepService::Stub::GetSweep, request, &sweep).ok());
   EXPECT_EQ(sweep.spec().op(), kOp);
   EXPECT_EQ(sweep.spec().device(), kGpuId) << "the first device";
-  EXPECT_EQ(sweep.request_id(), "one");
+  EXPECT_EQ(sweep.request_id(), "softmax dtype=bf16 cols=1024 rows=1024");
 }
 
 TEST_F(SweepServiceTest, ValidateOnlyStartsNothing) {
