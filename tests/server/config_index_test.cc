@@ -46,8 +46,8 @@ class ConfigIndexTest : public testing::Test {
     const SnapshotPtr snapshot = index_.snapshot();
     const EntryPtr entry = snapshot->Find(TargetKey(Parse(text).text, kDevice));
     if (entry == nullptr) return "";
-    const RecordPtr record = IndexSnapshot::Pick(*entry, acceptance);
-    return record == nullptr ? "" : record->name();
+    const IndexEntry::Version* version = IndexSnapshot::Pick(*entry, acceptance);
+    return version == nullptr ? "" : version->record->name();
   }
 
   OpCatalog ops_;
