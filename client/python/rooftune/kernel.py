@@ -100,11 +100,8 @@ class Kernel:
         return [(t.name, t.role, t.dtype, t.shape) for t in self._tensors]
 
     def evaluate(self, quantity, **dims):
-        """Value of an IntExpr of the plan for other dims than it was asked for."""
-        names = dict(self.plan.constant)
-        names.update(self.plan.config)
-        names.update(dims)
-        return expr.evaluate(quantity.expr, names)
+        """Value of an IntExpr of the plan for other dims than it was asked for; what is not given stays as it was."""
+        return expr.evaluate(quantity.expr, {**_asked(self.plan), **self.plan.constant, **self.plan.config, **dims})
 
     def __call__(self, *, stream=None, **arguments):
         scalars = {s.name: arguments.pop(s.name, s.default_value) for s in self.plan.scalar}
@@ -212,6 +209,17 @@ class Kernel:
             loaded, self._loaded, self._binary = self._loaded, {}, None
         for on_gpu in loaded.values():
             on_gpu.close()
+
+
+def _asked(plan):
+    """Dims of the operator that the plan was made for."""
+    # A dim with a default is not in the operator's text, but tensors have it as an extent.
+    names = {d.expr: d.value for t in plan.tensor for d in t.dim if d.expr.isidentifier()}
+    for word in plan.op.split()[1:]:
+        name, _, value = word.partition("=")
+        if value.isdecimal():
+            names[name] = int(value)
+    return names
 
 
 def _current_gpu():

@@ -18,18 +18,19 @@ def gemm_record(**plan):
                                              artifact_digest=hashlib.sha256(BINARY).hexdigest(), evidence=4)
     record.config["split_k"] = 2
     record.measurement.median_us = 168.4
-    record.plan.arch = H200
+    record.plan.arch, record.plan.op = H200, record.op
     record.plan.config["split_k"] = 2
     tensors = [("a", 1, 3, (8, 32)), ("b", 1, 3, (16, 32)), ("d", 2, 3, (8, 16))]
     for name, role, dtype, shape in tensors:
         tensor = record.plan.tensor.add(name=name, role=role, dtype=dtype, alignment=16)
+        tensor.dim.add(value=1, expr="batch")
         for extent in shape:
             tensor.dim.add(value=extent)
     record.plan.scalar.add(name="alpha", dtype=1, default_value=1.5)
     record.plan.workspace_bytes.value, record.plan.workspace_init = 1024, 2
     product = record.plan.launch.add(symbol="rt_gemm", shared_opt_in=True)
     product.grid_x.value, product.grid_z.value, product.block_x.value, product.cluster_x.value = 4, 2, 128, 2
-    product.grid_x.expr = "ceildiv(m, 2) * split_k // 2"
+    product.grid_x.expr = "batch * ceildiv(m, 2) * split_k // 2"
     product.dynamic_shared_bytes.value = 65536
     product.argument.add(tensor="a", size=8)
     product.argument.add(tensor="b", size=8)

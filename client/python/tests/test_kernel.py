@@ -81,7 +81,7 @@ class KernelTest(unittest.TestCase):
 
     def test_missing_unknown_and_misaligned(self):
         kernel = self.kernel()
-        with self.assertRaisesRegex(TypeError, r"tensor 'b' \(BF16 \[16, 32\]\) is missing"):
+        with self.assertRaisesRegex(TypeError, r"tensor 'b' \(BF16 \[1, 16, 32\]\) is missing"):
             kernel(a=A, d=D)
         with self.assertRaisesRegex(TypeError, "unknown argument 'c'"):
             kernel(a=A, b=B, d=D, c=A)
@@ -93,7 +93,8 @@ class KernelTest(unittest.TestCase):
 
     def test_evaluate_for_other_dims(self):
         kernel = self.kernel()
-        self.assertEqual(kernel.evaluate(kernel.plan.launch[0].grid_x, m=9), 5)
+        grid = kernel.plan.launch[0].grid_x
+        self.assertEqual((kernel.evaluate(grid), kernel.evaluate(grid, m=9), kernel.evaluate(grid, batch=3)), (4, 5, 12))
 
 
 class TorchTest(KernelTest):
@@ -141,7 +142,7 @@ class TorchTest(KernelTest):
     def test_tensors_are_checked(self):
         kernel = self.kernel()
         for wrong, error, text in ((FakeTensor((8, 32), "torch.float16"), TypeError, "takes torch.bfloat16"),
-                                   (FakeTensor((32, 8)), ValueError, r"has shape \[32, 8\], the kernel takes \[8, 32\]"),
+                                   (FakeTensor((32, 8)), ValueError, r"has shape \[32, 8\], the kernel takes \[1, 8, 32\]"),
                                    (FakeTensor((8, 32), contiguous=False), ValueError, "contiguous"),
                                    (FakeTensor((8, 32), gpu=None), ValueError, "not on a GPU")):
             with self.assertRaisesRegex(error, text):
