@@ -133,7 +133,7 @@ TEST(PredictorTest, WarpgroupProductsHaveTheFullRate) {
               .threads = 160,
               .registers = 90};
   few.pipe = "tensor_wgmma";
-  EXPECT_NEAR(Predict(few, h200).time_us(), 12.3, 2.5);
+  EXPECT_NEAR(Predict(few, h200).time_us(), 12.3, 1.5);
 }
 
 v1::Prediction PredictRow(const std::string& op, int64_t rows, int64_t cols, int64_t threads, int64_t bytes_in_flight,
