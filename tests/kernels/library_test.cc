@@ -59,6 +59,10 @@ std::vector<v1::IntExpr> Quantities(const v1::LaunchPlan& plan) {
     for (const auto& argument : launch.argument()) {
       if (argument.has_integer()) all.push_back(argument.integer());
       if (argument.has_workspace_offset()) all.push_back(argument.workspace_offset());
+      const v1::TensorMap& map = argument.tensor_map();
+      for (const auto* list : {&map.dim(), &map.stride_bytes(), &map.box(), &map.element_stride()}) {
+        all.insert(all.end(), list->begin(), list->end());
+      }
     }
   }
   return all;
