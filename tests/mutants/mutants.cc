@@ -28,7 +28,7 @@ std::string Text(const Struct& object, const std::string& name) {
 }
 
 absl::StatusOr<Mutant> ParseMutant(const Struct& object) {
-  static const std::set<std::string> known = {"id", "template", "kind",   "file",   "find",      "occurrence",
+  static const std::set<std::string> known = {"id", "template", "kind",   "file",    "find",      "occurrence",
                                               "op", "config",   "expect", "replace", "racecheck", "note"};
   Mutant mutant;
   mutant.id = Text(object, "id");
@@ -46,8 +46,8 @@ absl::StatusOr<Mutant> ParseMutant(const Struct& object) {
   mutant.op = Text(object, "op");
   mutant.config = Text(object, "config");
   mutant.note = Text(object, "note");
-  for (const std::string* text : {&mutant.id, &mutant.template_id, &mutant.kind, &mutant.file, &mutant.find,
-                                  &mutant.op, &mutant.note}) {
+  for (const std::string* text :
+       {&mutant.id, &mutant.template_id, &mutant.kind, &mutant.file, &mutant.find, &mutant.op, &mutant.note}) {
     if (text->empty()) return bad("id, template, kind, file, find, op and note must not be empty");
   }
   if (const Value* const value = Field(object, "occurrence")) {
