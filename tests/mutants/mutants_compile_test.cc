@@ -61,6 +61,7 @@ TEST(MutantsCompileTest, EveryMutantCompilesToSomethingElse) {
   const auto compiler = Take(WorkerCompiler::Create(options));
   Requests requests;
   std::map<std::string, std::string> original;  // its name by the mutant's
+  std::map<std::string, v1::LaunchPlan> plans;  // by the mutant's name
   for (const Mutant& mutant : suite.mutants) {
     const Op op = Take(library->ops().Parse(mutant.op));
     const KernelTemplate* const kernel = library->Find(mutant.template_id);
@@ -69,6 +70,7 @@ TEST(MutantsCompileTest, EveryMutantCompilesToSomethingElse) {
     request.set_timeout_ms(120'000);
     original[mutant.id] = absl::StrCat(mutant.template_id, " ", op.text, " ", ConfigToString(config));
     requests[original[mutant.id]] = request;
+    plans[mutant.id] = Take(kernel->Plan(op, config, device));
     ASSERT_TRUE(Plant(mutant, &request).ok());
     requests[mutant.id] = std::move(request);
   }
@@ -76,6 +78,8 @@ TEST(MutantsCompileTest, EveryMutantCompilesToSomethingElse) {
   for (const auto& [name, result] : results) EXPECT_EQ(result.outcome(), v1::OK) << name << ": " << result.log();
   for (const auto& [mutant, right] : original) {
     EXPECT_NE(results.at(mutant).digest(), results.at(right).digest()) << mutant << " changes nothing";
+    const absl::Status attached = AttachArtifact(results.at(mutant), plans.at(mutant));
+    EXPECT_TRUE(attached.ok()) << mutant << ": " << attached;
   }
 }
 
