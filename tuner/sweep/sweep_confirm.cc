@@ -231,6 +231,7 @@ absl::Status SweepRun::ConfirmMeasured() {
     RaceEntry& entry = entries.emplace_back();
     entry.outcome = result.outcome();
     entry.measurement = result.measurement();
+    entry.nondeterministic = result.verification().nondeterministic();
     entry.workspace_bytes = racers[i].plan.workspace_bytes().value();
     entry.shared_bytes = racers[i].plan.launch(0).dynamic_shared_bytes().value();
     entry.incumbent = racers[i].is_incumbent;
@@ -270,6 +271,7 @@ absl::Status SweepRun::PublishRace(const std::vector<Racer>& racers, const std::
   for (const size_t i : order) {
     RT_ASSIGN_OR_RETURN(v1::TuningRecord record, RecordOf(*racers[i].trial, static_cast<int>(records.size())));
     *record.mutable_measurement() = entries[i].measurement;
+    if (entries[i].nondeterministic) record.mutable_verification()->set_nondeterministic(true);
     record.set_default_us(default_us);
     *record.mutable_baseline() = sweep_.baseline();
     records.push_back(std::move(record));

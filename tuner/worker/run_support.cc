@@ -8,9 +8,10 @@
 namespace rooftune {
 namespace {
 
-constexpr const char* kSymbols[] = {"rt_fill", "rt_poison", "rt_reset_result", "rt_compare", "rt_check_bytes",
-                                    "rt_copy", "rt_read",   "rt_write",        "rt_empty",   "rt_read_write",
-                                    "rt_ffma", "rt_ex2",    "rt_flush_read",   "rt_l2_read", "rt_clock"};
+constexpr const char* kSymbols[] = {"rt_fill",        "rt_poison",     "rt_reset_result", "rt_compare",
+                                    "rt_check_bytes", "rt_copy",       "rt_read",         "rt_write",
+                                    "rt_empty",       "rt_read_write", "rt_ffma",         "rt_ex2",
+                                    "rt_flush_read",  "rt_l2_read",    "rt_clock",        "rt_checksum"};
 
 // Bytes that a block of 512 threads moves in one go, and its size; the copy kernel has smaller ones.
 constexpr int64_t kTileBytes = 32 << 10;
@@ -98,6 +99,14 @@ absl::Status SupportModule::CheckBytes(cuda::DevicePtr from, int64_t bytes, cuda
   pack.AddInt64(bytes);
   pack.AddPointer(damaged);
   return Launch("rt_check_bytes", ElementGrid(bytes), kElementBlock, std::move(pack));
+}
+
+absl::Status SupportModule::Checksum(cuda::DevicePtr from, int64_t bytes, cuda::DevicePtr sum) {
+  ArgumentPack pack;
+  pack.AddPointer(from);
+  pack.AddInt64(bytes);
+  pack.AddPointer(sum);
+  return Launch("rt_checksum", ElementGrid(CeilDiv(bytes, 4)), kElementBlock, std::move(pack));
 }
 
 absl::Status SupportModule::FlushRead(cuda::DevicePtr from, int64_t bytes) {

@@ -184,6 +184,20 @@ absl::StatusOr<int64_t> Verifier::DamagedBytes(const std::vector<GuardedBuffer*>
   return static_cast<int64_t>(damaged);
 }
 
+absl::StatusOr<uint64_t> Verifier::Checksum(const PreparedProblem& problem, const VerifyTarget& target) {
+  const CudaDriver& driver = context_.driver();
+  RT_RETURN_IF_ERROR(
+      driver.Check(driver.MemsetD8Async(damaged_.ptr(), 0, sizeof(uint64_t), context_.stream()), "cuMemsetD8Async"));
+  for (const PreparedProblem::Output& output : problem.outputs()) {
+    RT_RETURN_IF_ERROR(
+        support_.Checksum(target.output(output.tensor), problem.tensors(output.tensor).bytes(), damaged_.ptr()));
+  }
+  RT_RETURN_IF_ERROR(context_.Synchronize("the checksum"));
+  uint64_t sum = 0;
+  RT_RETURN_IF_ERROR(driver.Check(driver.MemcpyDtoH(&sum, damaged_.ptr(), sizeof(sum)), "the checksum"));
+  return sum;
+}
+
 v1::Outcome OutcomeOfVerification(const v1::Verification& verification) {
   if (verification.redzone_bytes() > 0) return v1::OUT_OF_BOUNDS;
   return verification.passed() ? v1::OK : v1::WRONG_RESULT;

@@ -372,6 +372,37 @@ TEST_F(RunSessionTest, RacesTakeTurns) {
   EXPECT_THAT(order, ElementsAre(0, 1, 2, 0, 2, 2, 0, 2, 0));
 }
 
+TEST_F(RunSessionTest, RacersAreLaunchedTwiceAndMustAgreeWithThemselves) {
+  PrepareOk();
+  int launch = 0;
+  // Right within the bound, but never the same bits twice.
+  cuda_.kernels["unsteady"] = AddKernel([&](const float* a, const float* b, float* y, int64_t n) {
+    Right(a, b, y, n);
+    if (++launch % 2 == 0) y[5] = std::nextafter(y[5], 1e9f);
+  });
+  // Right once, then half-written.
+  int other = 0;
+  cuda_.kernels["lucky"] =
+      AddKernel([&](const float* a, const float* b, float* y, int64_t n) { Right(a, b, y, ++other == 1 ? n : n / 2); });
+  EXPECT_EQ(session_->Run(Candidate("unsteady")).outcome(), v1::OK);
+  EXPECT_EQ(launch, 1) << "screening launches once";
+  worker::v1::RaceRequest request;
+  for (const char* symbol : {"right", "unsteady", "lucky"})
+    *request.add_entrant()->mutable_candidate() = Candidate(symbol);
+  request.set_rounds(1);
+  const auto race = session_->Race(request, [](int) {});
+  ASSERT_EQ(race.result_size(), 3);
+  EXPECT_EQ(race.result(0).outcome(), v1::OK) << race.result(0).message();
+  EXPECT_FALSE(race.result(0).verification().nondeterministic());
+  EXPECT_EQ(race.result(1).outcome(), v1::OK) << race.result(1).message();
+  EXPECT_TRUE(race.result(1).verification().passed());
+  EXPECT_TRUE(race.result(1).verification().nondeterministic());
+  EXPECT_EQ(race.result(1).verification().elements(), kElements);
+  EXPECT_EQ(race.result(2).outcome(), v1::WRONG_RESULT);
+  EXPECT_THAT(race.result(2).message(), HasSubstr("not at the second"));
+  EXPECT_TRUE(race.result(2).verification().nondeterministic());
+}
+
 TEST_F(RunSessionTest, AFaultInARaceEndsItForAll) {
   PrepareOk();
   cuda_.kernels["fault"] = AddKernel([this](const float*, const float*, float*, int64_t) { cuda_.sticky = 719; });
