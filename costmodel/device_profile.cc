@@ -263,7 +263,7 @@ Names DeviceNames(const DeviceProfile& p) {
           {"shared_max", p.shared_per_block_optin_bytes()},
           {"shared_per_sm", p.shared_per_sm_bytes()},
           {"l2_bytes", p.l2_bytes()},
-          {"registers_max", p.registers_per_thread_max()},
+          {"registers_max", p.registers_per_sm()},
           {"threads_max", p.threads_per_block_max()}};
 }
 

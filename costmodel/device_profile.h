@@ -50,7 +50,7 @@ std::string ModelDeviceKey(const DeviceProfile& profile);
 std::string ArchName(int cc, bool arch_specific);
 
 // Names expressions may use: cc, sm_count, shared_max (per block, opt-in), shared_per_sm, l2_bytes,
-// registers_max, threads_max.
+// registers_max (of one block: the whole register file), threads_max.
 Names DeviceNames(const DeviceProfile& profile);
 
 }  // namespace rooftune

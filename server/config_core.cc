@@ -22,15 +22,25 @@ int TtlSeconds(const v1::TuningRecord& record, v1::Match match) {
   return record.evidence() >= v1::COMPILED ? 600 : 60;
 }
 
-void SetRecord(const v1::TuningRecord& record, v1::Match match, int64_t generation,
-               v1::GetBestConfigResponse& response) {
-  *response.mutable_record() = record;
-  response.set_match(match);
-  response.set_generation(generation);
-  response.set_ttl_s(TtlSeconds(record, match));
+int64_t GenerationOf(const ConfigQuery& query, const IndexSnapshot& index) {
+  return query.acceptance.generation != 0 ? query.acceptance.generation : index.generation();
 }
 
 }  // namespace
+
+v1::GetBestConfigResponse KnownConfig::Response() const {
+  v1::GetBestConfigResponse response = header;
+  *response.mutable_record() = *record;
+  return response;
+}
+
+std::string KnownConfig::Encode() const {
+  if (wire == nullptr) return Response().SerializeAsString();
+  // Serialized messages of one type concatenate to the message with the fields of both.
+  std::string bytes = header.SerializeAsString();
+  bytes.append(*wire);
+  return bytes;
+}
 
 absl::StatusOr<std::shared_ptr<const Op>> ConfigCore::ParseCached(const std::string& text) {
   {
@@ -66,56 +76,66 @@ absl::StatusOr<ConfigQuery> ConfigCore::Understand(const v1::GetBestConfigReques
   return query;
 }
 
-std::optional<v1::GetBestConfigResponse> ConfigCore::Hit(const ConfigQuery& query, const IndexSnapshot& index) const {
+std::optional<KnownConfig> ConfigCore::Hit(const ConfigQuery& query, const IndexSnapshot& index) const {
   const EntryPtr entry = index.Find(query.target_key);
   if (entry == nullptr) return std::nullopt;
-  const RecordPtr record = IndexSnapshot::Pick(*entry, query.acceptance);
-  if (record == nullptr) return std::nullopt;
-  v1::Match match = v1::EXACT;
-  std::vector<std::pair<std::string, std::string>> difference;
-  bool newer_revision = false;
-  if (record->provider() == v1::TEMPLATE) {
-    const KernelTemplate* kernel = context_.deps.library.Find(record->template_id());
-    newer_revision = kernel != nullptr && kernel->revision() != record->template_revision();
-  }
+  const IndexEntry::Version* version = IndexSnapshot::Pick(*entry, query.acceptance);
+  if (version == nullptr) return std::nullopt;
+  const v1::TuningRecord& record = *version->record;
+  KnownConfig known;
+  known.record = version->record;
+  known.wire = version->wire;
+  v1::Match match = v1::ENVIRONMENT_DIFFERS;
   if (query.device->local) {
-    match = MatchEnvironment(record->environment(), query.device->device.environment(), newer_revision, &difference);
+    bool newer_revision = false;
+    if (record.provider() == v1::TEMPLATE) {
+      const KernelTemplate* kernel = context_.deps.library.Find(record.template_id());
+      newer_revision = kernel != nullptr && kernel->revision() != record.template_revision();
+    }
+    const v1::Environment& theirs = record.environment();
+    const v1::Environment& ours = query.device->device.environment();
+    if (!newer_revision && theirs.driver() == ours.driver() && theirs.nvrtc() == ours.nvrtc()) {
+      // The usual case, without the comparison's texts: it is half of a lookup.
+      match = v1::EXACT;
+    } else {
+      std::vector<std::pair<std::string, std::string>> difference;
+      match = MatchEnvironment(theirs, ours, newer_revision, &difference);
+      for (auto& [field, text] : difference) (*known.header.mutable_difference())[field] = std::move(text);
+    }
   } else {
     // Whoever asks for a device of another machine knows its environment; this daemon does not.
-    match = v1::ENVIRONMENT_DIFFERS;
-    difference.emplace_back("environment", "unknown: the device is not one of this daemon; compare record.environment");
+    (*known.header.mutable_difference())["environment"] =
+        "unknown: the device is not one of this daemon; compare record.environment";
   }
-  Response response;
-  SetRecord(*record, match, query.acceptance.generation != 0 ? query.acceptance.generation : index.generation(),
-            response);
-  for (auto& [field, text] : difference) (*response.mutable_difference())[field] = std::move(text);
-  return response;
+  known.header.set_match(match);
+  known.header.set_generation(GenerationOf(query, index));
+  known.header.set_ttl_s(TtlSeconds(record, match));
+  return known;
 }
 
-std::optional<v1::GetBestConfigResponse> ConfigCore::FromMemory(const ConfigQuery& query,
-                                                                const IndexSnapshot& index) const {
-  if (std::optional<Response> hit = Hit(query, index)) return hit;
+std::optional<KnownConfig> ConfigCore::FromMemory(const ConfigQuery& query, const IndexSnapshot& index) const {
+  if (std::optional<KnownConfig> hit = Hit(query, index)) return hit;
   if (query.policy != v1::ESTIMATE || query.allow_nearest || query.acceptance.min_evidence > v1::ESTIMATED) {
     return std::nullopt;
   }
-  const RecordPtr estimate = estimates_.Find(query.target_key, query.acceptance.deterministic);
-  if (estimate == nullptr) return std::nullopt;
-  Response response;
-  SetRecord(*estimate, v1::MODEL_CHOICE,
-            query.acceptance.generation != 0 ? query.acceptance.generation : index.generation(), response);
-  return response;
+  KnownConfig known;
+  known.record = estimates_.Find(query.target_key, query.acceptance.deterministic);
+  if (known.record == nullptr) return std::nullopt;
+  known.header.set_match(v1::MODEL_CHOICE);
+  known.header.set_generation(GenerationOf(query, index));
+  known.header.set_ttl_s(TtlSeconds(*known.record, v1::MODEL_CHOICE));
+  return known;
 }
 
-std::optional<absl::StatusOr<v1::GetBestConfigResponse>> ConfigCore::TryGetBestConfig(
-    const v1::GetBestConfigRequest& request) {
+std::optional<absl::StatusOr<KnownConfig>> ConfigCore::TryGetBestConfig(const v1::GetBestConfigRequest& request) {
   const absl::StatusOr<ConfigQuery> query = Understand(request);
   if (!query.ok()) return query.status();
   const SnapshotPtr index = context_.index.snapshot();
   const absl::Status kept = index->CheckGeneration(request.generation());
   if (!kept.ok()) return kept;
-  std::optional<Response> response = FromMemory(*query, *index);
-  if (!response.has_value()) return std::nullopt;
-  return *std::move(response);
+  std::optional<KnownConfig> known = FromMemory(*query, *index);
+  if (!known.has_value()) return std::nullopt;
+  return *std::move(known);
 }
 
 bool ConfigCore::NeedsSweep(const ConfigQuery& query, const IndexSnapshot& index) const {
@@ -133,7 +153,7 @@ void ConfigCore::GetBestConfig(const v1::GetBestConfigRequest& request, bool wil
     const SnapshotPtr index = context_.index.snapshot();
     const absl::Status kept = index->CheckGeneration(query.acceptance.generation);
     if (!kept.ok()) return done(kept);
-    if (std::optional<Response> response = FromMemory(query, *index)) return done(*std::move(response));
+    if (const auto known = FromMemory(query, *index)) return done(known->Response());
     if (!NeedsSweep(query, *index)) return done(Miss(query, *index));
     const absl::StatusOr<v1::Sweep> sweep = StartSweep(query);
     if (!sweep.ok()) return done(sweep.status());
@@ -151,9 +171,9 @@ absl::StatusOr<v1::GetBestConfigResponse> ConfigCore::AfterSweep(const ConfigQue
   // Whoever waited sees the result at once, not with the next publication.
   context_.index.Flush(context_.deps.clock.Now());
   const SnapshotPtr index = context_.index.snapshot();
-  if (std::optional<Response> response = Hit(query, *index)) {
-    response->set_sweep(sweep);
-    return *std::move(response);
+  if (std::optional<KnownConfig> hit = Hit(query, *index)) {
+    hit->header.set_sweep(sweep);
+    return hit->Response();
   }
   RT_ASSIGN_OR_RETURN(const v1::Sweep ended, context_.sweeps->Get(sweep));
   if (ended.state() == v1::CANCELLED) {
@@ -225,15 +245,15 @@ void ConfigCore::FinishBatch(const std::shared_ptr<Batch>& batch) {
   for (size_t i = 0; i < batch->queries.size(); ++i) {
     if (batch->call->cancelled()) return batch->done(absl::CancelledError("the client went away"));
     const absl::StatusOr<ConfigQuery>& query = batch->queries[i];
-    absl::StatusOr<Response> item = query.status();
+    absl::StatusOr<Response> item;
     const auto sweep = batch->sweeps.find(i);
     if (!query.ok()) {
-      // Stays as it is.
+      item = query.status();
     } else if (bytes >= kMaxResponseBytes) {
       item = Error(absl::StatusCode::kResourceExhausted, "RESPONSE_TOO_LARGE",
                    "the answers before this one fill a message; ask for the rest in another call");
-    } else if (std::optional<Response> known = FromMemory(*query, *batch->index)) {
-      item = *std::move(known);
+    } else if (const auto known = FromMemory(*query, *batch->index)) {
+      item = known->Response();
     } else if (sweep != batch->sweeps.end()) {
       if (sweep->second.ok())
         item = AfterSweep(*query, sweep->second->name());

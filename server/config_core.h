@@ -31,6 +31,19 @@ struct ConfigQuery {
   bool will_compile = false;
 };
 
+// An answer whose record is shared with the index.
+struct KnownConfig {
+  // Everything but the record.
+  v1::GetBestConfigResponse header;
+  RecordPtr record;
+  // See IndexEntry::Version; absent for estimates.
+  std::shared_ptr<const std::string> wire;
+
+  v1::GetBestConfigResponse Response() const;
+  // The same, serialized.
+  std::string Encode() const;
+};
+
 // Thread-safe.
 class ConfigCore {
  public:
@@ -39,7 +52,7 @@ class ConfigCore {
 
   // An answer from memory in microseconds, or the request's error; nullopt if it takes more (a miss): then
   // GetBestConfig answers.
-  std::optional<absl::StatusOr<v1::GetBestConfigResponse>> TryGetBestConfig(const v1::GetBestConfigRequest& request);
+  std::optional<absl::StatusOr<KnownConfig>> TryGetBestConfig(const v1::GetBestConfigRequest& request);
 
   // Never blocks. `done` is called once, on an executor.
   void GetBestConfig(const v1::GetBestConfigRequest& request, bool will_compile, const CallPtr& call,
@@ -53,9 +66,9 @@ class ConfigCore {
   absl::StatusOr<std::shared_ptr<const Op>> ParseCached(const std::string& text);
 
   // The record of this very operator and device; nullopt if there is none.
-  std::optional<Response> Hit(const ConfigQuery& query, const IndexSnapshot& index) const;
+  std::optional<KnownConfig> Hit(const ConfigQuery& query, const IndexSnapshot& index) const;
   // What is already known: a hit, or an estimate made before. nullopt for anything else.
-  std::optional<Response> FromMemory(const ConfigQuery& query, const IndexSnapshot& index) const;
+  std::optional<KnownConfig> FromMemory(const ConfigQuery& query, const IndexSnapshot& index) const;
   // Everything but WAIT; blocks.
   absl::StatusOr<Response> Miss(const ConfigQuery& query, const IndexSnapshot& index);
   std::optional<Response> Nearest(const ConfigQuery& query, const IndexSnapshot& index);

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "kernels/kernel_template.h"
+#include "rooftune/v1/service.pb.h"
 
 namespace rooftune {
 namespace {
@@ -22,6 +23,17 @@ RecordPtr Slim(const v1::TuningRecord& record) {
     if (baseline.has_measurement()) baseline.mutable_measurement()->clear_sample_us();
   }
   return slim;
+}
+
+std::shared_ptr<const std::string> Wire(const v1::TuningRecord& record) {
+  v1::GetBestConfigResponse response;
+  *response.mutable_record() = record;
+  return std::make_shared<const std::string>(response.SerializeAsString());
+}
+
+IndexEntry::Version MakeVersion(RecordPtr record, bool usable) {
+  auto wire = Wire(*record);
+  return {std::move(record), std::move(wire), usable};
 }
 
 }  // namespace
@@ -149,14 +161,14 @@ EntryPtr ConfigIndex::Merge(const EntryPtr& old, const std::vector<const v1::Tun
   entry->op = op->text;
   entry->device_key = records.front()->device_key();
   for (const v1::TuningRecord* record : records) {
-    entry->versions.push_back({Slim(*record), CheckPreconditions(record->plan(), *op).ok()});
+    entry->versions.push_back(MakeVersion(Slim(*record), CheckPreconditions(record->plan(), *op).ok()));
   }
   if (old != nullptr) {
     for (IndexEntry::Version version : old->versions) {
       if (version.record->to_generation() == 0) {
         auto superseded = std::make_shared<v1::TuningRecord>(*version.record);
         superseded->set_to_generation(generation - 1);
-        version.record = std::move(superseded);
+        version = MakeVersion(std::move(superseded), version.usable);
       }
       if (version.record->to_generation() >= generation - kKeptGenerations) entry->versions.push_back(version);
     }

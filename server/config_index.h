@@ -38,6 +38,8 @@ using RecordPtr = std::shared_ptr<const v1::TuningRecord>;
 struct IndexEntry {
   struct Version {
     RecordPtr record;
+    // The record as field `record` of a GetBestConfigResponse on the wire, so that a lookup copies bytes, not messages.
+    std::shared_ptr<const std::string> wire;
     // Whether the plan's preconditions hold for the record's own operator.
     bool usable = true;
   };
@@ -66,9 +68,10 @@ class IndexSnapshot {
 
   // nullptr if nothing is known of the key.
   EntryPtr Find(const std::string& target_key) const;
-  // The first acceptable version by rank; nullptr if there is none. `strongest` (optional) gets the best evidence
-  // among those of the generation that were not acceptable.
-  static RecordPtr Pick(const IndexEntry& entry, const Acceptance& acceptance, v1::EvidenceLevel* strongest = nullptr);
+  // The first acceptable version by rank, owned by the entry; nullptr if there is none. `strongest` (optional) gets
+  // the best evidence among those of the generation that were not acceptable.
+  static const IndexEntry::Version* Pick(const IndexEntry& entry, const Acceptance& acceptance,
+                                         v1::EvidenceLevel* strongest = nullptr);
   // Entries with an acceptable version and the same attributes, nearest shape first; on `device_key` only. Looks
   // at 50 000 entries of the kind at most.
   std::vector<Neighbour> Nearest(const OpFacts& facts, const std::string& device_key, const Acceptance& acceptance,

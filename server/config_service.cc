@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "server/stream_call.h"
 #include "server/unary_call.h"
 
@@ -48,16 +49,41 @@ class KernelSender : public std::enable_shared_from_this<KernelSender> {
   size_t offset_;
 };
 
+bool Decode(const grpc::ByteBuffer& bytes, v1::GetBestConfigRequest* request) {
+  grpc::Slice slice;
+  if (!bytes.TrySingleSlice(&slice).ok() && !bytes.DumpToSingleSlice(&slice).ok()) return false;
+  return request->ParseFromArray(slice.begin(), static_cast<int>(slice.size()));
+}
+
+grpc::ByteBuffer Encode(const std::string& bytes) {
+  const grpc::Slice slice(bytes);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* ConfigServiceImpl::GetBestConfig(grpc::CallbackServerContext* context,
-                                                           const v1::GetBestConfigRequest* request,
-                                                           v1::GetBestConfigResponse* response) {
-  auto known = core_.configs.TryGetBestConfig(*request);
-  if (known.has_value()) return Answer(context, response, *std::move(known));
-  auto [reactor, call] = UnaryCall<v1::GetBestConfigResponse>::Start(response);
-  core_.configs.GetBestConfig(*request, /*will_compile=*/false, call->token(),
-                              [call = call](auto result) { call->Finish(std::move(result)); });
+                                                           const grpc::ByteBuffer* request,
+                                                           grpc::ByteBuffer* response) {
+  v1::GetBestConfigRequest asked;
+  if (!Decode(*request, &asked)) {
+    return Answer<grpc::ByteBuffer>(context, response,
+                                    Error(absl::StatusCode::kInvalidArgument, "BAD_REQUEST",
+                                          "the request is not a serialized rooftune.v1.GetBestConfigRequest"));
+  }
+  auto known = core_.configs.TryGetBestConfig(asked);
+  if (known.has_value()) {
+    if (!known->ok()) return Answer<grpc::ByteBuffer>(context, response, known->status());
+    return Answer<grpc::ByteBuffer>(context, response, Encode((*known)->Encode()));
+  }
+  auto [reactor, call] = UnaryCall<grpc::ByteBuffer>::Start(response);
+  core_.configs.GetBestConfig(asked, /*will_compile=*/false, call->token(),
+                              [call = call](const absl::StatusOr<v1::GetBestConfigResponse>& result) {
+                                if (result.ok())
+                                  call->Finish(Encode(result->SerializeAsString()));
+                                else
+                                  call->Finish(result.status());
+                              });
   return reactor;
 }
 

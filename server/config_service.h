@@ -7,12 +7,17 @@
 
 namespace rooftune {
 
-class ConfigServiceImpl : public v1::ConfigService::CallbackService {
+// GetBestConfig is served raw: its answer is put together from bytes that the index holds ready.
+using ConfigServiceBase = v1::ConfigService::WithRawCallbackMethod_GetBestConfig<
+    v1::ConfigService::WithCallbackMethod_BatchGetBestConfigs<v1::ConfigService::WithCallbackMethod_GetKernel<
+        v1::ConfigService::WithCallbackMethod_Ping<v1::ConfigService::Service>>>>;
+
+class ConfigServiceImpl : public ConfigServiceBase {
  public:
   explicit ConfigServiceImpl(ServerCore& core) : core_(core) {}
 
-  grpc::ServerUnaryReactor* GetBestConfig(grpc::CallbackServerContext* context, const v1::GetBestConfigRequest* request,
-                                          v1::GetBestConfigResponse* response) override;
+  grpc::ServerUnaryReactor* GetBestConfig(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                          grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* BatchGetBestConfigs(grpc::CallbackServerContext* context,
                                                 const v1::BatchGetBestConfigsRequest* request,
                                                 v1::BatchGetBestConfigsResponse* response) override;

@@ -62,8 +62,9 @@ EntryPtr IndexSnapshot::Find(const std::string& target_key) const {
   return it == shard->end() ? nullptr : it->second;
 }
 
-RecordPtr IndexSnapshot::Pick(const IndexEntry& entry, const Acceptance& acceptance, v1::EvidenceLevel* strongest) {
-  RecordPtr best;
+const IndexEntry::Version* IndexSnapshot::Pick(const IndexEntry& entry, const Acceptance& acceptance,
+                                               v1::EvidenceLevel* strongest) {
+  const IndexEntry::Version* best = nullptr;
   for (const IndexEntry::Version& version : entry.versions) {
     const v1::TuningRecord& record = *version.record;
     if (!version.usable || !InGeneration(record, acceptance.generation)) continue;
@@ -72,7 +73,7 @@ RecordPtr IndexSnapshot::Pick(const IndexEntry& entry, const Acceptance& accepta
       if (strongest != nullptr && record.evidence() > *strongest) *strongest = record.evidence();
       continue;
     }
-    if (best == nullptr || record.rank() < best->rank()) best = version.record;
+    if (best == nullptr || record.rank() < best->record->rank()) best = &version;
   }
   return best;
 }
@@ -88,8 +89,8 @@ std::vector<Neighbour> IndexSnapshot::Nearest(const OpFacts& facts, const std::s
     if (entry->device_key != device_key) continue;
     const std::optional<double> distance = ShapeDistance(facts, entry->facts);
     if (!distance.has_value()) continue;
-    RecordPtr record = Pick(*entry, acceptance);
-    if (record != nullptr) found.push_back({std::move(record), entry, *distance});
+    const IndexEntry::Version* version = Pick(*entry, acceptance);
+    if (version != nullptr) found.push_back({version->record, entry, *distance});
   }
   // The text breaks ties, so that every caller gets the same.
   std::sort(found.begin(), found.end(), [](const Neighbour& a, const Neighbour& b) {

@@ -35,8 +35,9 @@ constexpr int kReadyFd = 3;
   } else {
     dup2(ready, kReadyFd);
   }
-  // stdout belongs to the command's own result.
-  dup2(STDERR_FILENO, STDOUT_FILENO);
+  // stdout belongs to the command's own result; the daemon's word that it listens is of no interest.
+  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere >= 0) dup2(nowhere, STDOUT_FILENO);
   execv(argv[0], argv);
   std::fprintf(stderr, "rooftune: start %s: %s\n", argv[0], std::strerror(errno));
   _exit(127);

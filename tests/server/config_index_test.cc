@@ -32,6 +32,7 @@ class ConfigIndexTest : public testing::Test {
     record.set_template_id("softmax");
     record.set_evidence(evidence);
     record.set_rank(rank);
+    record.mutable_plan()->set_op(record.op());
     record.mutable_plan()->set_deterministic(true);
     if (evidence >= v1::VERIFIED) record.mutable_verification()->set_passed(true);
     if (evidence >= v1::MEASURED) record.mutable_measurement()->set_median_us(1);
@@ -45,8 +46,8 @@ class ConfigIndexTest : public testing::Test {
     const SnapshotPtr snapshot = index_.snapshot();
     const EntryPtr entry = snapshot->Find(TargetKey(Parse(text).text, kDevice));
     if (entry == nullptr) return "";
-    const RecordPtr record = IndexSnapshot::Pick(*entry, acceptance);
-    return record == nullptr ? "" : record->name();
+    const IndexEntry::Version* version = IndexSnapshot::Pick(*entry, acceptance);
+    return version == nullptr ? "" : version->record->name();
   }
 
   OpCatalog ops_;
@@ -76,7 +77,6 @@ TEST_F(ConfigIndexTest, SkipsARecordWhosePreconditionsDoNotHold) {
   auto* condition = first.mutable_plan()->add_precondition();
   condition->set_name("impossible");
   condition->set_expr("rows % 7 == 0");
-  *first.mutable_plan()->mutable_op() = first.op();
   const auto second = Record(kOp, v1::MEASURED, 1);
   PublishNow({first, second}, 1);
   EXPECT_EQ(NameOf(kOp), second.name());

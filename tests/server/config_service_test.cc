@@ -41,8 +41,10 @@ class ConfigServiceTest : public testing::Test {
     while (reader->Read(&part)) {
       EXPECT_EQ(part.has_record(), first) << "the record comes first and once";
       first = false;
-      if (part.has_record()) *record = part.record();
-      else binary->append(part.chunk());
+      if (part.has_record())
+        *record = part.record();
+      else
+        binary->append(part.chunk());
       if (largest != nullptr) *largest = std::max(*largest, part.chunk().size());
     }
     return reader->Finish();
@@ -161,7 +163,7 @@ TEST_F(ConfigServiceTest, AnEstimateIsLabelledAndTheSameForAll) {
       EXPECT_GT(response.record().plan().launch_size(), 0);
       EXPECT_GT(response.record().prediction().time_us(), 0);
       absl::MutexLock lock(&mutex);
-      answers.insert(response.record().SerializeAsString());
+      answers.insert(response.record().DebugString());  // sorts maps, unlike the wire form
     });
   }
   for (auto& rank : ranks) rank.join();
@@ -196,8 +198,9 @@ TEST_F(ConfigServiceTest, NearestShapeOnlyIfAllowedAndWithWhatDiffers) {
 }
 
 TEST_F(ConfigServiceTest, NeverANeighbourWhoseConfigurationIsForbiddenHere) {
-  v1::TuningRecord record = daemon_.Record("softmax rows=1024 cols=1024 dtype=bf16", kModelId, v1::COMPILED, 0);
-  record = daemon_.Record("softmax rows=1024 cols=1024 dtype=bf16", kModelKey, v1::COMPILED, 12345);
+  // No valid point of any shape.
+  const v1::TuningRecord record =
+      daemon_.Record("softmax rows=1024 cols=1024 dtype=bf16", kModelKey, v1::COMPILED, 12345);
   daemon_.Publish({record});
   auto request = Ask("softmax rows=1024 cols=1025 dtype=bf16", kModelId);
   request.set_allow_nearest(true);

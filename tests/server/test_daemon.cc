@@ -51,6 +51,29 @@ std::vector<v1::Device> Devices(const ProfileCatalog& catalog) {
 
 }  // namespace
 
+absl::StatusOr<worker::v1::CompileResult> ParameterCompiler::Compile(const worker::v1::CompileRequest& request) {
+  absl::StatusOr<worker::v1::CompileResult> result = inner_.Compile(request);
+  if (!result.ok()) return result;
+  for (auto& kernel : *result->mutable_kernel()) {
+    for (const KernelTemplate* owner : library_.templates()) {
+      for (const auto& launch : owner->manifest().launch()) {
+        if (launch.symbol() != kernel.symbol() || kernel.parameter_size() > 0) continue;
+        int offset = 0;
+        for (const auto& arg : launch.arg()) {
+          const int size = arg.has_int32() || arg.has_scalar() ? 4 : 8;
+          offset = (offset + size - 1) / size * size;
+          auto* parameter = kernel.add_parameter();
+          parameter->set_ordinal(kernel.parameter_size() - 1);
+          parameter->set_offset(offset);
+          parameter->set_size(size);
+          offset += size;
+        }
+      }
+    }
+  }
+  return result;
+}
+
 TestDaemon::TestDaemon(Options options)
     : artifacts(ArtifactStore::InMemory()),
       catalog(Must(ProfileCatalog::Builtin())),
@@ -58,8 +81,9 @@ TestDaemon::TestDaemon(Options options)
   device::v1::FakeScript script;
   if (!google::protobuf::TextFormat::ParseFromString(options.compiler_script, &script)) abort();
   compiler = Must(FakeCompiler::Create(script));
+  with_parameters = std::make_unique<ParameterCompiler>(*library, *compiler);
   if (!options.records.empty()) Must(store.PublishRecords(options.records).status());
-  core = Must(ServerCore::Create({*library, catalog, store, *artifacts, *compiler, clock}, options.limits));
+  core = Must(ServerCore::Create({*library, catalog, store, *artifacts, *with_parameters, clock}, options.limits));
   manager = std::make_unique<FakeSweepManager>(store, Devices(catalog));
   manager->on_change = [this](const v1::Sweep& sweep) { core->OnChange(sweep); };
   manager->on_publish = [this](const std::vector<v1::TuningRecord>& records, int64_t generation) {

@@ -23,6 +23,19 @@ inline constexpr char kModelKey[] = "model/h200-sxm";
 inline constexpr char kGpuId[] = "cuda:0";
 inline constexpr char kGpuKey[] = "nvidia-h200/132sm/141gb/700w";
 
+// A compiler whose binaries have the parameters that the templates' manifests say, as a real one's would.
+class ParameterCompiler : public Compiler {
+ public:
+  ParameterCompiler(const TemplateLibrary& library, Compiler& inner) : library_(library), inner_(inner) {}
+  absl::StatusOr<std::string> NvrtcVersion() override { return inner_.NvrtcVersion(); }
+  absl::StatusOr<worker::v1::CompileResult> Compile(const worker::v1::CompileRequest& request) override;
+  int parallelism() const override { return inner_.parallelism(); }
+
+ private:
+  const TemplateLibrary& library_;
+  Compiler& inner_;
+};
+
 // Devices: kGpuId (MEASURED is possible), then kModelId.
 class TestDaemon {
  public:
@@ -56,6 +69,7 @@ class TestDaemon {
   ProfileCatalog catalog;
   std::unique_ptr<TemplateLibrary> library;
   std::unique_ptr<FakeCompiler> compiler;
+  std::unique_ptr<ParameterCompiler> with_parameters;
   FakeClock clock;
   std::unique_ptr<FakeSweepManager> manager;
   std::unique_ptr<ServerCore> core;

@@ -27,10 +27,12 @@ TEST(Executor, RefusesWhenFullAndAfterStop) {
   Executor executor("tests", 1, 2);
   absl::Notification started, release;
   std::atomic<int> ran{0};
-  ASSERT_TRUE(executor.Post([&] {
-    started.Notify();
-    release.WaitForNotification();
-  }).ok());
+  ASSERT_TRUE(executor
+                  .Post([&] {
+                    started.Notify();
+                    release.WaitForNotification();
+                  })
+                  .ok());
   started.WaitForNotification();
   ASSERT_TRUE(executor.Post([&] { ++ran; }).ok());
   ASSERT_TRUE(executor.Post([&] { ++ran; }).ok());
@@ -83,7 +85,8 @@ TEST(SingleFlight, OneRunForAllWhoWaitAndAnotherLater) {
 
   Executor second("tests", 1, 10);
   int value = 0;
-  flights.Do("key", second, []() -> absl::StatusOr<int> { return 7; }, [&](const auto& r) { value = *r; });
+  flights.Do(
+      "key", second, []() -> absl::StatusOr<int> { return 7; }, [&](const auto& r) { value = *r; });
   second.Stop();
   EXPECT_EQ(value, 7) << "a failure is not remembered";
 }
@@ -93,8 +96,9 @@ TEST(SingleFlight, TellsAllWhenTheExecutorRefuses) {
   executor.Stop();
   SingleFlight<int> flights;
   std::string reason;
-  flights.Do("key", executor, []() -> absl::StatusOr<int> { return 1; },
-             [&](const auto& r) { reason = ErrorReason(r.status()); });
+  flights.Do(
+      "key", executor, []() -> absl::StatusOr<int> { return 1; },
+      [&](const auto& r) { reason = ErrorReason(r.status()); });
   EXPECT_EQ(reason, "DRAINING");
 }
 
@@ -102,7 +106,8 @@ TEST(SweepHub, TellsWatchersOfTheSweepOnlyAndHasALimit) {
   SweepHub hub(2);
   int a = 0, b = 0;
   std::string closed;
-  const SweepHub::Watcher watcher{[&](const v1::Sweep&) { ++a; }, [&](const absl::Status& s) { closed += ErrorReason(s); }};
+  const SweepHub::Watcher watcher{[&](const v1::Sweep&) { ++a; },
+                                  [&](const absl::Status& s) { closed += ErrorReason(s); }};
   const auto first = hub.Subscribe("sweeps/a", watcher);
   ASSERT_TRUE(first.ok());
   ASSERT_TRUE(hub.Subscribe("sweeps/b", {[&](const v1::Sweep&) { ++b; }, [](const absl::Status&) {}}).ok());

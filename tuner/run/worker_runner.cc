@@ -82,7 +82,7 @@ absl::StatusOr<std::unique_ptr<Subprocess>> WorkerRunner::Spawn(bool standby) {
   options.argv = {options_.worker_path, "run", "--fd", "3", "--device", absl::StrCat(options_.device)};
   options.env = options_.env;
   if (standby) options.env.push_back(kStandby);
-  options.log_prefix = absl::StrCat("run worker cuda:", options_.device);
+  options.log_prefix = absl::StrCat("run worker cuda:", options_.device, ": ");
   return Subprocess::Spawn(options);
 }
 

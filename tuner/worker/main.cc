@@ -11,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "tuner/wire/frame.h"
 #include "tuner/worker/batch.h"
 #include "tuner/worker/roles.h"
 #include "tuner/worker/version.h"
@@ -18,6 +19,7 @@
 namespace {
 
 constexpr int kUsageError = 2;
+constexpr int kDefaultFd = 3;
 constexpr char kUsage[] =
     "usage: rooftune-worker compile [--fd N | --batch FILE] [--nvrtc PATH]\n"
     "       rooftune-worker run --device N [--fd N | --batch FILE]\n"
@@ -28,7 +30,7 @@ constexpr char kUsage[] =
 
 struct Arguments {
   std::string command;
-  // -1: not given; the roles use 3.
+  // -1: not given; the roles then use kDefaultFd.
   int fd = -1;
   int device = -1;
   bool json = false;
@@ -90,17 +92,23 @@ int ServeRole(const Arguments& arguments) {
     dup2(STDERR_FILENO, STDOUT_FILENO);
     return rooftune::RunBatch(arguments.batch, out, [&](int fd) { return Serve(arguments, fd); });
   }
-  if (fcntl(arguments.fd, F_GETFD) < 0) {
-    return Usage(absl::StrCat("descriptor ", arguments.fd, " is not open: this role is started by rooftuned"));
+  const int fd = arguments.fd < 0 ? kDefaultFd : arguments.fd;
+  if (fcntl(fd, F_GETFD) < 0) {
+    return Usage(absl::StrCat("descriptor ", fd, " is not open: this role is started by rooftuned"));
   }
   // An orphan would hold memory and, in the run role, the GPU.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  return Serve(arguments, arguments.fd);
+  return Serve(arguments, fd);
 }
 
 int RunProbe(const Arguments& arguments) {
   if (!arguments.nvrtc.empty()) setenv("ROOFTUNE_NVRTC", arguments.nvrtc.c_str(), 1);
   const rooftune::worker::v1::ProbeResult result = rooftune::Probe();
+  if (arguments.fd >= 0) {
+    rooftune::worker::v1::Frame frame;
+    *frame.mutable_probe_result() = result;
+    return rooftune::WriteFrame(arguments.fd, frame).ok() ? 0 : 1;
+  }
   if (arguments.json) {
     std::string json;
     google::protobuf::util::JsonPrintOptions options;

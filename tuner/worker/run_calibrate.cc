@@ -104,7 +104,8 @@ TimedWork Calibrator::Rotating(int64_t bytes, const std::function<absl::Status(c
 }
 
 absl::StatusOr<double> Calibrator::Time(TimedWork work, v1::ClockState clock, double* sm_clock_mhz) {
-  RT_ASSIGN_OR_RETURN(const std::unique_ptr<Timer> timer, Timer::Create(context_, std::move(work), Options(clock)));
+  RT_ASSIGN_OR_RETURN(const std::unique_ptr<KernelTimer> timer,
+                      KernelTimer::Create(context_, std::move(work), Options(clock)));
   RT_RETURN_IF_ERROR(timer->WarmUp());
   RT_RETURN_IF_ERROR(timer->Measure(absl::Now() + absl::Seconds(1)));
   v1::Measurement measurement;
@@ -116,7 +117,7 @@ absl::StatusOr<double> Calibrator::Time(TimedWork work, v1::ClockState clock, do
 
 absl::Status Calibrator::Curve(const std::string& mix, device::v1::BandwidthCurve* curve) {
   curve->set_mix(mix);
-  SupportKernels& support = context_.support;
+  SupportModule& support = context_.support;
   const int64_t cold = ColdBytes(context_.gpu.limits().l2_bytes);
   for (int64_t bytes = kSmallest; bytes <= kLargest && bytes <= pool_.size() - cold; bytes *= kSizeStep) {
     if (Late(absl::StrCat(mix, " of ", bytes, " bytes"))) break;
@@ -138,7 +139,7 @@ absl::Status Calibrator::L2Curve(device::v1::BandwidthCurve* curve) {
   constexpr int64_t kSmallestSet = int64_t{4} << 20;
   constexpr int64_t kTraffic = int64_t{1} << 30;
   const int64_t l2 = context_.gpu.limits().l2_bytes;
-  SupportKernels& support = context_.support;
+  SupportModule& support = context_.support;
   // Here a point's size is the working set that is read again and again.
   for (int64_t bytes = std::min(kSmallestSet, l2 / 2); bytes > 0 && bytes <= l2 * 2 / 3; bytes *= 2) {
     if (bytes > pool_.size() || Late("the L2")) break;
@@ -156,7 +157,7 @@ absl::Status Calibrator::L2Curve(device::v1::BandwidthCurve* curve) {
 
 absl::Status Calibrator::Launches(device::v1::Calibration* calibration) {
   const GpuContext& gpu = context_.gpu;
-  SupportKernels& support = context_.support;
+  SupportModule& support = context_.support;
   RT_ASSIGN_OR_RETURN(const std::unique_ptr<GpuGraph> graph, GpuGraph::Capture(gpu, [&] {
                         for (int i = 0; i < kEmptyKernels; ++i) RT_RETURN_IF_ERROR(support.Empty());
                         return absl::OkStatus();
@@ -190,17 +191,17 @@ absl::Status Calibrator::Launches(device::v1::Calibration* calibration) {
 
 absl::Status Calibrator::Pipes(device::v1::Calibration* calibration) {
   constexpr int kIterations = 1000;
-  SupportKernels& support = context_.support;
+  SupportModule& support = context_.support;
   const double threads = static_cast<double>(support.rate_threads());
   TimedWork ffma;
   ffma.enqueue = [&support](int) { return support.Ffma(kIterations); };
   RT_ASSIGN_OR_RETURN(const double ffma_us, Time(ffma, v1::COOL, nullptr));
-  AddRate("fp32", v1::FP32, v1::COOL, threads * kIterations * SupportKernels::kFlopsPerFfmaIteration, ffma_us,
+  AddRate("fp32", v1::FP32, v1::COOL, threads * kIterations * SupportModule::kFlopsPerFfmaIteration, ffma_us,
           "ffma loop", calibration);
   TimedWork ex2;
   ex2.enqueue = [&support](int) { return support.Ex2(kIterations); };
   RT_ASSIGN_OR_RETURN(const double ex2_us, Time(ex2, v1::COOL, nullptr));
-  AddRate("sfu", v1::FP32, v1::COOL, threads * kIterations * SupportKernels::kOpsPerEx2Iteration, ex2_us, "ex2 loop",
+  AddRate("sfu", v1::FP32, v1::COOL, threads * kIterations * SupportModule::kOpsPerEx2Iteration, ex2_us, "ex2 loop",
           calibration);
   return absl::OkStatus();
 }
@@ -251,8 +252,8 @@ worker::v1::CalibrateResult RunSession::Calibrate(const worker::v1::CalibrateReq
   worker::v1::CalibrateResult result;
   // Memory of an earlier problem is in the way of the largest sizes.
   problem_.reset();
-  const absl::StatusOr<std::unique_ptr<SupportKernels>> support =
-      SupportKernels::Create(context_, request.support_cubin());
+  const absl::StatusOr<std::unique_ptr<SupportModule>> support =
+      SupportModule::Create(context_, request.support_cubin());
   if (!support.ok()) {
     result.set_outcome(OutcomeOfStatus(support.status()));
     result.set_message(std::string(support.status().message()));
@@ -267,7 +268,7 @@ worker::v1::CalibrateResult RunSession::Calibrate(const worker::v1::CalibrateReq
       notes = absl::StrCat("no rates of matrix products: ", loaded.status().message());
     }
   }
-  Calibrator calibrator({context_, **support, clock_gate_}, cublaslt_.get(), absl::Now() + kBudget);
+  Calibrator calibrator({context_, **support, highest_clock_mhz_}, cublaslt_.get(), absl::Now() + kBudget);
   const absl::Status status = calibrator.Run(result.mutable_calibration());
   result.set_outcome(OutcomeOfStatus(status));
   if (!status.ok()) {

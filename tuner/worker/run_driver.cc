@@ -46,9 +46,21 @@ absl::StatusOr<std::unique_ptr<CudaDriver>> CudaDriver::Load() {
     return Error(absl::StatusCode::kUnavailable, "NO_DRIVER", status.message());
   }
   driver->DriverGetVersion(&driver->version_);
-  void* handle = nullptr;
-  if (driver->LogsRegisterCallback != nullptr) driver->LogsRegisterCallback(&OnLog, driver.get(), &handle);
+  if (driver->LogsRegisterCallback != nullptr && driver->LogsUnregisterCallback != nullptr &&
+      driver->LogsRegisterCallback(&OnLog, driver.get(), &driver->log_handle_) != 0) {
+    driver->log_handle_ = nullptr;
+  }
   return driver;
+}
+
+std::unique_ptr<CudaDriver> CudaDriver::FromFunctions(const cuda::Functions& functions) {
+  std::unique_ptr<CudaDriver> driver(new CudaDriver);
+  static_cast<cuda::Functions&>(*driver) = functions;
+  return driver;
+}
+
+CudaDriver::~CudaDriver() {
+  if (log_handle_ != nullptr) LogsUnregisterCallback(log_handle_);
 }
 
 void CudaDriver::OnLog(void* self, int /*level*/, char* message, size_t length) {

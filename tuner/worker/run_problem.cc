@@ -46,7 +46,7 @@ SetPlan PlanSets(int64_t set_bytes, int64_t l2_bytes, int64_t available, bool wa
 }
 
 absl::StatusOr<std::unique_ptr<PreparedProblem>> PreparedProblem::Create(const GpuContext& context,
-                                                                         SupportKernels& support,
+                                                                         SupportModule& support,
                                                                          const worker::v1::PrepareRequest& request) {
   std::unique_ptr<PreparedProblem> problem(new PreparedProblem(context, support, request));
   RT_RETURN_IF_ERROR(problem->CheckRequest());

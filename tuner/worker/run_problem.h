@@ -38,7 +38,7 @@ class PreparedProblem {
   };
 
   // Allocates, fills, runs the reference. RESOURCE_EXHAUSTED with the sizes if the tensors do not fit.
-  static absl::StatusOr<std::unique_ptr<PreparedProblem>> Create(const GpuContext& context, SupportKernels& support,
+  static absl::StatusOr<std::unique_ptr<PreparedProblem>> Create(const GpuContext& context, SupportModule& support,
                                                                  const worker::v1::PrepareRequest& request);
 
   const worker::v1::PrepareRequest& request() const { return request_; }
@@ -70,7 +70,7 @@ class PreparedProblem {
   int64_t allocated_bytes() const;
 
  private:
-  PreparedProblem(const GpuContext& context, SupportKernels& support, worker::v1::PrepareRequest request)
+  PreparedProblem(const GpuContext& context, SupportModule& support, worker::v1::PrepareRequest request)
       : context_(context), support_(support), request_(std::move(request)) {}
   absl::Status CheckRequest() const;
   void LayOutSlabs();
@@ -83,7 +83,7 @@ class PreparedProblem {
                                     ArgumentPack& pack) const;
 
   const GpuContext& context_;
-  SupportKernels& support_;
+  SupportModule& support_;
   const worker::v1::PrepareRequest request_;
   SetPlan set_plan_;
   std::vector<std::unique_ptr<GuardedBuffer>> guarded_;

@@ -45,16 +45,18 @@ void RunSession::RunRounds(const worker::v1::RaceRequest& request, const Progres
   const absl::Time deadline = absl::Now() + absl::Milliseconds(timeout_ms * kShareForSampling);
   const int rounds = request.rounds() > 0 ? std::min(request.rounds(), kMaxRounds) : kDefaultRounds;
   const int n = static_cast<int>(participants->size());
-  for (int round = 0; round < rounds && absl::Now() < deadline; ++round) {
+  for (int round = 0; round < kMaxRounds && absl::Now() < deadline; ++round) {
     bool anyone_left = false;
+    // Rounds are for interleaving; whoever lost bursts to throttling gets more until it has its samples.
+    const bool extra = round >= rounds;
     for (int turn = 0; turn < n; ++turn) {
       // The first of a round follows a rest or another's heat: everyone is first in turn.
       const int i = (round + turn) % n;
       Participant& participant = (*participants)[static_cast<size_t>(i)];
       if (participant.is_out) continue;
-      const int left =
-          participant.timer->options().max_samples() - static_cast<int>(participant.timer->samples().size());
-      if (left <= 0) continue;
+      const int have = static_cast<int>(participant.timer->samples().size());
+      const int left = participant.timer->options().max_samples() - have;
+      if (left <= 0 || (extra && have >= participant.timer->options().min_samples())) continue;
       anyone_left = true;
       progress(i);
       const absl::Status status = participant.timer->Burst(left);

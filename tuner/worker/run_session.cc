@@ -63,7 +63,7 @@ absl::Status RunSession::SetUp(const PrepareRequest& request, PrepareResult* res
   problem_.reset();
   if (support_ == nullptr || support_cubin_ != request.support_cubin()) {
     verifier_.reset();
-    RT_ASSIGN_OR_RETURN(support_, SupportKernels::Create(context_, request.support_cubin()));
+    RT_ASSIGN_OR_RETURN(support_, SupportModule::Create(context_, request.support_cubin()));
     RT_ASSIGN_OR_RETURN(verifier_, Verifier::Create(context_, *support_));
     support_cubin_ = request.support_cubin();
   }
@@ -188,7 +188,8 @@ absl::Status RunSession::SetUpTimer(const worker::v1::MeasureOptions& options, P
     RT_ASSIGN_OR_RETURN(work.flush, problem_->FlushBuffer());
     work.flush_bytes = problem_->flush_bytes();
   }
-  RT_ASSIGN_OR_RETURN(participant->timer, Timer::Create({context_, *support_, clock_gate_}, std::move(work), options));
+  RT_ASSIGN_OR_RETURN(participant->timer,
+                      KernelTimer::Create({context_, *support_, highest_clock_mhz_}, std::move(work), options));
   return participant->timer->WarmUp();
 }
 

@@ -42,7 +42,7 @@ class RunSession {
     std::vector<BoundPlan> plans;  // one a buffer set
     std::unique_ptr<CublasLt::Matmul> matmul;
     TimedWork work;
-    std::unique_ptr<Timer> timer;
+    std::unique_ptr<KernelTimer> timer;
     worker::v1::RunResult result;
     bool is_out = false;  // failed; takes no further part
   };
@@ -63,9 +63,9 @@ class RunSession {
                  std::vector<Participant>* participants);
 
   const GpuContext& context_;
-  ClockGate clock_gate_;
+  double highest_clock_mhz_ = 0;
   std::string support_cubin_;
-  std::unique_ptr<SupportKernels> support_;
+  std::unique_ptr<SupportModule> support_;
   std::unique_ptr<Verifier> verifier_;
   std::unique_ptr<PreparedProblem> problem_;
   CpuCheck cpu_check_;

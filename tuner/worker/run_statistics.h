@@ -29,15 +29,17 @@ bool EnoughSamples(const std::vector<double>& samples, const worker::v1::Measure
 
 // Which bursts to believe in the cool state, from the SM clock before and after each. The reference is the highest
 // clock seen; a burst that starts or ends more than 3 % below it is throttled. A card that can't hold that clock at
-// all (four bursts in a row) makes its own clock the reference.
+// all (four bursts in a row) makes its own clock the reference. One gate a kernel: in a race, a kernel that draws
+// so much power that it never reaches the others' clock must still get its samples.
 class ClockGate {
  public:
+  explicit ClockGate(double reference_mhz = 0) : reference_mhz_(reference_mhz) {}
   // Clocks in MHz; 0 = not read, which says nothing.
   bool Accept(double before_mhz, double after_mhz);
   double reference_mhz() const { return reference_mhz_; }
 
  private:
-  double reference_mhz_ = 0;
+  double reference_mhz_;
   int rejected_in_a_row_ = 0;
 };
 

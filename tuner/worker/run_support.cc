@@ -22,9 +22,9 @@ int64_t TileGrid(int64_t bytes) { return std::max<int64_t>(1, CeilDiv(bytes, kTi
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SupportKernels>> SupportKernels::Create(const GpuContext& context,
-                                                                       const std::string& cubin) {
-  std::unique_ptr<SupportKernels> kernels(new SupportKernels(context));
+absl::StatusOr<std::unique_ptr<SupportModule>> SupportModule::Create(const GpuContext& context,
+                                                                     const std::string& cubin) {
+  std::unique_ptr<SupportModule> kernels(new SupportModule(context));
   RT_ASSIGN_OR_RETURN(kernels->module_, LoadedModule::Load(context, cubin, "the support kernels"));
   for (const char* symbol : kSymbols) {
     RT_ASSIGN_OR_RETURN(kernels->functions_[symbol], kernels->module_->Function(symbol));
@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<SupportKernels>> SupportKernels::Create(const Gpu
   return kernels;
 }
 
-absl::Status SupportKernels::Launch(const char* symbol, int64_t grid, int block, ArgumentPack arguments) {
+absl::Status SupportModule::Launch(const char* symbol, int64_t grid, int block, ArgumentPack arguments) {
   KernelLaunch launch;
   launch.function = functions_[symbol];
   launch.symbol = symbol;
@@ -43,13 +43,13 @@ absl::Status SupportKernels::Launch(const char* symbol, int64_t grid, int block,
   return launch.Enqueue(context_);
 }
 
-int64_t SupportKernels::ElementGrid(int64_t elements) const {
+int64_t SupportModule::ElementGrid(int64_t elements) const {
   // The kernels stride over the grid; more than 8 blocks an SM brings nothing.
   return std::clamp<int64_t>(CeilDiv(elements, kElementBlock), 1, int64_t{context_.limits().sm_count} * 8);
 }
 
-absl::Status SupportKernels::Fill(cuda::DevicePtr out, int64_t elements, v1::DType dtype, uint64_t seed,
-                                  uint32_t tensor, float mean, float stddev) {
+absl::Status SupportModule::Fill(cuda::DevicePtr out, int64_t elements, v1::DType dtype, uint64_t seed, uint32_t tensor,
+                                 float mean, float stddev) {
   ArgumentPack pack;
   pack.AddPointer(out);
   pack.AddInt64(elements);
@@ -61,22 +61,22 @@ absl::Status SupportKernels::Fill(cuda::DevicePtr out, int64_t elements, v1::DTy
   return Launch("rt_fill", ElementGrid(elements), kElementBlock, std::move(pack));
 }
 
-absl::Status SupportKernels::Poison(cuda::DevicePtr out, int64_t bytes) {
+absl::Status SupportModule::Poison(cuda::DevicePtr out, int64_t bytes) {
   ArgumentPack pack;
   pack.AddPointer(out);
   pack.AddInt64(bytes);
   return Launch("rt_poison", ElementGrid(bytes), kElementBlock, std::move(pack));
 }
 
-absl::Status SupportKernels::ResetResult(cuda::DevicePtr result) {
+absl::Status SupportModule::ResetResult(cuda::DevicePtr result) {
   ArgumentPack pack;
   pack.AddPointer(result);
   return Launch("rt_reset_result", 1, 1, std::move(pack));
 }
 
-absl::Status SupportKernels::Compare(cuda::DevicePtr out, cuda::DevicePtr reference, cuda::DevicePtr magnitude,
-                                     int64_t elements, v1::DType dtype, const ErrorBound& bound,
-                                     cuda::DevicePtr result) {
+absl::Status SupportModule::Compare(cuda::DevicePtr out, cuda::DevicePtr reference, cuda::DevicePtr magnitude,
+                                    int64_t elements, v1::DType dtype, const ErrorBound& bound,
+                                    cuda::DevicePtr result) {
   ArgumentPack pack;
   pack.AddPointer(out);
   pack.AddPointer(reference);
@@ -90,7 +90,7 @@ absl::Status SupportKernels::Compare(cuda::DevicePtr out, cuda::DevicePtr refere
   return Launch("rt_compare", ElementGrid(elements), kElementBlock, std::move(pack));
 }
 
-absl::Status SupportKernels::CheckBytes(cuda::DevicePtr from, int64_t bytes, cuda::DevicePtr damaged) {
+absl::Status SupportModule::CheckBytes(cuda::DevicePtr from, int64_t bytes, cuda::DevicePtr damaged) {
   ArgumentPack pack;
   pack.AddPointer(from);
   pack.AddInt64(bytes);
@@ -98,7 +98,7 @@ absl::Status SupportKernels::CheckBytes(cuda::DevicePtr from, int64_t bytes, cud
   return Launch("rt_check_bytes", ElementGrid(bytes), kElementBlock, std::move(pack));
 }
 
-absl::Status SupportKernels::FlushRead(cuda::DevicePtr from, int64_t bytes) {
+absl::Status SupportModule::FlushRead(cuda::DevicePtr from, int64_t bytes) {
   ArgumentPack pack;
   pack.AddPointer(from);
   pack.AddInt64(bytes);
@@ -106,7 +106,7 @@ absl::Status SupportKernels::FlushRead(cuda::DevicePtr from, int64_t bytes) {
   return Launch("rt_flush_read", TileGrid(bytes), kStreamBlock, std::move(pack));
 }
 
-absl::Status SupportKernels::Copy(cuda::DevicePtr from, cuda::DevicePtr to, int64_t bytes) {
+absl::Status SupportModule::Copy(cuda::DevicePtr from, cuda::DevicePtr to, int64_t bytes) {
   ArgumentPack pack;
   pack.AddPointer(from);
   pack.AddPointer(to);
@@ -114,7 +114,7 @@ absl::Status SupportKernels::Copy(cuda::DevicePtr from, cuda::DevicePtr to, int6
   return Launch("rt_copy", TileGrid(bytes), kStreamBlock, std::move(pack));
 }
 
-absl::Status SupportKernels::Read(cuda::DevicePtr from, int64_t bytes) {
+absl::Status SupportModule::Read(cuda::DevicePtr from, int64_t bytes) {
   ArgumentPack pack;
   pack.AddPointer(from);
   pack.AddInt64(bytes);
@@ -122,15 +122,15 @@ absl::Status SupportKernels::Read(cuda::DevicePtr from, int64_t bytes) {
   return Launch("rt_read", TileGrid(bytes), kStreamBlock, std::move(pack));
 }
 
-absl::Status SupportKernels::Write(cuda::DevicePtr to, int64_t bytes) {
+absl::Status SupportModule::Write(cuda::DevicePtr to, int64_t bytes) {
   ArgumentPack pack;
   pack.AddPointer(to);
   pack.AddInt64(bytes);
   return Launch("rt_write", TileGrid(bytes), kStreamBlock, std::move(pack));
 }
 
-absl::Status SupportKernels::ReadWrite(cuda::DevicePtr from, int64_t read_bytes, cuda::DevicePtr to,
-                                       int64_t write_bytes) {
+absl::Status SupportModule::ReadWrite(cuda::DevicePtr from, int64_t read_bytes, cuda::DevicePtr to,
+                                      int64_t write_bytes) {
   ArgumentPack pack;
   pack.AddPointer(from);
   pack.AddInt64(read_bytes);
@@ -139,7 +139,7 @@ absl::Status SupportKernels::ReadWrite(cuda::DevicePtr from, int64_t read_bytes,
   return Launch("rt_read_write", TileGrid(std::max(read_bytes, write_bytes)), kStreamBlock, std::move(pack));
 }
 
-absl::Status SupportKernels::L2Read(cuda::DevicePtr from, int64_t bytes, int repeats) {
+absl::Status SupportModule::L2Read(cuda::DevicePtr from, int64_t bytes, int repeats) {
   ArgumentPack pack;
   pack.AddPointer(from);
   pack.AddInt64(bytes);
@@ -148,22 +148,22 @@ absl::Status SupportKernels::L2Read(cuda::DevicePtr from, int64_t bytes, int rep
   return Launch("rt_l2_read", int64_t{context_.limits().sm_count} * 2, 1024, std::move(pack));
 }
 
-absl::Status SupportKernels::Empty() { return Launch("rt_empty", 1, 32, ArgumentPack()); }
+absl::Status SupportModule::Empty() { return Launch("rt_empty", 1, 32, ArgumentPack()); }
 
-absl::Status SupportKernels::Clock(cuda::DevicePtr out) {
+absl::Status SupportModule::Clock(cuda::DevicePtr out) {
   ArgumentPack pack;
   pack.AddPointer(out);
   return Launch("rt_clock", 1, 1, std::move(pack));
 }
 
-absl::Status SupportKernels::Ffma(int iterations) {
+absl::Status SupportModule::Ffma(int iterations) {
   ArgumentPack pack;
   pack.AddPointer(sink_.ptr());
   pack.AddInt32(iterations);
   return Launch("rt_ffma", int64_t{context_.limits().sm_count} * kRateBlocksPerSm, kRateBlock, std::move(pack));
 }
 
-absl::Status SupportKernels::Ex2(int iterations) {
+absl::Status SupportModule::Ex2(int iterations) {
   ArgumentPack pack;
   pack.AddPointer(sink_.ptr());
   pack.AddInt32(iterations);

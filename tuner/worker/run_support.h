@@ -27,10 +27,10 @@ struct CompareResult {
 };
 static_assert(sizeof(CompareResult) == 48);
 
-class SupportKernels {
+class SupportModule {
  public:
   // FAILED_PRECONDITION naming a kernel that the cubin lacks.
-  static absl::StatusOr<std::unique_ptr<SupportKernels>> Create(const GpuContext& context, const std::string& cubin);
+  static absl::StatusOr<std::unique_ptr<SupportModule>> Create(const GpuContext& context, const std::string& cubin);
 
   absl::Status Fill(cuda::DevicePtr out, int64_t elements, v1::DType dtype, uint64_t seed, uint32_t tensor, float mean,
                     float stddev);
@@ -62,7 +62,7 @@ class SupportKernels {
   static constexpr int kRateBlocksPerSm = 4;
   static constexpr int kRateBlock = 512;
 
-  explicit SupportKernels(const GpuContext& context) : context_(context) {}
+  explicit SupportModule(const GpuContext& context) : context_(context) {}
   absl::Status Launch(const char* symbol, int64_t grid, int block, ArgumentPack arguments);
   int64_t ElementGrid(int64_t elements) const;
 

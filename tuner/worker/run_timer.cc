@@ -23,9 +23,9 @@ constexpr int64_t kClockBytes = 32;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Timer>> Timer::Create(TimerContext context, TimedWork work,
-                                                     const worker::v1::MeasureOptions& options) {
-  std::unique_ptr<Timer> timer(new Timer(context, std::move(work), WithDefaults(options)));
+absl::StatusOr<std::unique_ptr<KernelTimer>> KernelTimer::Create(TimerContext context, TimedWork work,
+                                                                 const worker::v1::MeasureOptions& options) {
+  std::unique_ptr<KernelTimer> timer(new KernelTimer(context, std::move(work), WithDefaults(options)));
   timer->rest_ms_ = timer->options_.rest_ms();
   for (int i = 0; i < 2 * kMaxBurstSamples; ++i) {
     RT_ASSIGN_OR_RETURN(GpuEvent event, GpuEvent::Create(context.gpu));
@@ -35,7 +35,7 @@ absl::StatusOr<std::unique_ptr<Timer>> Timer::Create(TimerContext context, Timed
   return timer;
 }
 
-absl::Status Timer::WarmUp() {
+absl::Status KernelTimer::WarmUp() {
   RT_ASSIGN_OR_RETURN(const double execution_us, EstimateUs());
   RT_RETURN_IF_ERROR(CaptureGraphs(execution_us));
   // Once through every graph, which also tells how long a sample takes. A slow candidate has been seen enough.
@@ -51,7 +51,7 @@ absl::Status Timer::WarmUp() {
   return options_.clock() == v1::SUSTAINED ? Sustain() : absl::OkStatus();
 }
 
-absl::StatusOr<double> Timer::EstimateUs() {
+absl::StatusOr<double> KernelTimer::EstimateUs() {
   double best_us = 0;
   for (int i = 0; i < kEstimateRuns; ++i) {
     RT_RETURN_IF_ERROR(events_[0].Record());
@@ -66,7 +66,7 @@ absl::StatusOr<double> Timer::EstimateUs() {
   return best_us;
 }
 
-absl::Status Timer::CaptureGraphs(double execution_us) {
+absl::Status KernelTimer::CaptureGraphs(double execution_us) {
   chunks_ = PlanReplays(execution_us, work_.nodes, work_.sets, work_.rotation);
   for (const ReplayChunk& chunk : chunks_) {
     RT_ASSIGN_OR_RETURN(std::unique_ptr<GpuGraph> graph, GpuGraph::Capture(context_.gpu, [&] {
@@ -81,7 +81,7 @@ absl::Status Timer::CaptureGraphs(double execution_us) {
   return absl::OkStatus();
 }
 
-absl::Status Timer::Sustain() {
+absl::Status KernelTimer::Sustain() {
   const int batch = std::clamp(static_cast<int>(50'000 / std::max(sample_us_, 1.0)), 1, 64);
   const absl::Time until = absl::Now() + kSustainFor;
   while (absl::Now() < until) {
@@ -94,19 +94,19 @@ absl::Status Timer::Sustain() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int> Timer::NextChunk() {
+absl::StatusOr<int> KernelTimer::NextChunk() {
   const size_t g = next_graph_;
   next_graph_ = (next_graph_ + 1) % graphs_.size();
   RT_RETURN_IF_ERROR(graphs_[g]->Launch());
   return chunks_[g].count;
 }
 
-absl::Status Timer::Flush() {
+absl::Status KernelTimer::Flush() {
   if (work_.rotation != Rotation::kFlushed) return absl::OkStatus();
   return context_.support.FlushRead(work_.flush, work_.flush_bytes);
 }
 
-absl::Status Timer::Burst(int max_samples) {
+absl::Status KernelTimer::Burst(int max_samples) {
   const double fit = options_.burst_ms() * 1000 / std::max(sample_us_, 1.0);
   const int limit = std::max(1, std::min(max_samples, kMaxBurstSamples));
   const int samples = std::clamp(static_cast<int>(fit), 1, limit);
@@ -116,7 +116,8 @@ absl::Status Timer::Burst(int max_samples) {
   RT_RETURN_IF_ERROR(EnqueueBurst(samples, &executions));
   RT_RETURN_IF_ERROR(context_.gpu.Synchronize("timed launches"));
   RT_ASSIGN_OR_RETURN(const auto clocks, ReadClocks());
-  if (cool && !context_.clock_gate.Accept(clocks.first, clocks.second)) {
+  context_.highest_clock_mhz = std::max({context_.highest_clock_mhz, clocks.first, clocks.second});
+  if (cool && !clock_gate_.Accept(clocks.first, clocks.second)) {
     discarded_ += samples;
     rest_ms_ = std::clamp(rest_ms_ * 2, 20.0, kLongestRestMs);
     return absl::OkStatus();
@@ -125,7 +126,7 @@ absl::Status Timer::Burst(int max_samples) {
   return ReadBurst(executions);
 }
 
-absl::Status Timer::EnqueueBurst(int samples, std::vector<int>* executions) {
+absl::Status KernelTimer::EnqueueBurst(int samples, std::vector<int>* executions) {
   RT_RETURN_IF_ERROR(context_.support.Clock(clock_words_.ptr()));
   if (sample_us_ < kLeadInBelowUs) {
     RT_ASSIGN_OR_RETURN(const int lead_in, NextChunk());
@@ -141,7 +142,7 @@ absl::Status Timer::EnqueueBurst(int samples, std::vector<int>* executions) {
   return context_.support.Clock(clock_words_.ptr() + kClockBytes);
 }
 
-absl::Status Timer::ReadBurst(const std::vector<int>& executions) {
+absl::Status KernelTimer::ReadBurst(const std::vector<int>& executions) {
   for (size_t i = 0; i < executions.size(); ++i) {
     RT_ASSIGN_OR_RETURN(const double us, events_[2 * i + 1].SinceUs(events_[2 * i]));
     samples_.push_back(us / executions[i]);
@@ -149,14 +150,14 @@ absl::Status Timer::ReadBurst(const std::vector<int>& executions) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::pair<double, double>> Timer::ReadClocks() {
+absl::StatusOr<std::pair<double, double>> KernelTimer::ReadClocks() {
   uint64_t words[8] = {};
   const CudaDriver& driver = context_.gpu.driver();
   RT_RETURN_IF_ERROR(driver.Check(driver.MemcpyDtoH(words, clock_words_.ptr(), sizeof(words)), "reading the SM clock"));
   return std::make_pair(ClockMhz(words), ClockMhz(words + 4));
 }
 
-absl::Status Timer::Measure(absl::Time deadline) {
+absl::Status KernelTimer::Measure(absl::Time deadline) {
   const double abandon_us = options_.abandon_above_us();
   while (!Enough()) {
     const bool first = samples_.empty();
@@ -172,7 +173,7 @@ absl::Status Timer::Measure(absl::Time deadline) {
   return absl::OkStatus();
 }
 
-Verdict Timer::Finish(v1::Measurement* measurement) const {
+Verdict KernelTimer::Finish(v1::Measurement* measurement) const {
   measurement->set_launches_per_sample(chunks_.empty() ? 0 : chunks_[0].count);
   measurement->set_buffer_sets(work_.rotation == Rotation::kNone ? 1 : work_.sets);
   measurement->set_warmup_launches(warmup_launches_);

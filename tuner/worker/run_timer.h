@@ -31,15 +31,16 @@ struct TimedWork {
 // What all timers of a session share.
 struct TimerContext {
   const GpuContext& gpu;
-  SupportKernels& support;
-  ClockGate& clock_gate;
+  SupportModule& support;
+  // Highest SM clock any timer saw, in MHz: what a cool burst is compared with.
+  double& highest_clock_mhz;
 };
 
-class Timer {
+class KernelTimer {
  public:
   // `options` are completed by defaults.
-  static absl::StatusOr<std::unique_ptr<Timer>> Create(TimerContext context, TimedWork work,
-                                                       const worker::v1::MeasureOptions& options);
+  static absl::StatusOr<std::unique_ptr<KernelTimer>> Create(TimerContext context, TimedWork work,
+                                                             const worker::v1::MeasureOptions& options);
 
   // Runs the work a few times, chooses how often a graph repeats it, captures the graphs; in the sustained state
   // loads the device for half a second.
@@ -59,8 +60,8 @@ class Timer {
  private:
   static constexpr int kMaxBurstSamples = 32;
 
-  Timer(TimerContext context, TimedWork work, const worker::v1::MeasureOptions& options)
-      : context_(context), work_(std::move(work)), options_(options) {}
+  KernelTimer(TimerContext context, TimedWork work, const worker::v1::MeasureOptions& options)
+      : context_(context), work_(std::move(work)), options_(options), clock_gate_(context.highest_clock_mhz) {}
   absl::StatusOr<double> EstimateUs();
   absl::Status CaptureGraphs(double execution_us);
   absl::Status Sustain();
@@ -85,6 +86,7 @@ class Timer {
   int discarded_ = 0;
   int warmup_launches_ = 0;
   double sm_clock_mhz_ = 0;
+  ClockGate clock_gate_;
   bool abandoned_ = false;
 };
 

@@ -77,7 +77,7 @@ void CompareWithCpu(const std::string& tensor, const std::vector<int64_t>& indic
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Verifier>> Verifier::Create(const GpuContext& context, SupportKernels& support) {
+absl::StatusOr<std::unique_ptr<Verifier>> Verifier::Create(const GpuContext& context, SupportModule& support) {
   std::unique_ptr<Verifier> verifier(new Verifier(context, support));
   RT_ASSIGN_OR_RETURN(verifier->result_, DeviceBuffer::Create(context, sizeof(CompareResult)));
   RT_ASSIGN_OR_RETURN(verifier->damaged_, DeviceBuffer::Create(context, sizeof(uint64_t)));

@@ -32,7 +32,7 @@ struct VerifyTarget {
 
 class Verifier {
  public:
-  static absl::StatusOr<std::unique_ptr<Verifier>> Create(const GpuContext& context, SupportKernels& support);
+  static absl::StatusOr<std::unique_ptr<Verifier>> Create(const GpuContext& context, SupportModule& support);
 
   // Recomputes request.cpu_check_elements of every output on the CPU and compares values (1e-9 of the magnitude)
   // and magnitudes. Elements = 0 where the operator has no CPU reference or the request wants none.
@@ -45,13 +45,13 @@ class Verifier {
                       std::string* message);
 
  private:
-  explicit Verifier(const GpuContext& context, SupportKernels& support) : context_(context), support_(support) {}
+  explicit Verifier(const GpuContext& context, SupportModule& support) : context_(context), support_(support) {}
   absl::Status CompareOutput(const PreparedProblem& problem, const PreparedProblem::Output& output, cuda::DevicePtr at,
                              rooftune::v1::Verification* verification, std::string* message);
   absl::StatusOr<int64_t> DamagedBytes(const std::vector<GuardedBuffer*>& guarded);
 
   const GpuContext& context_;
-  SupportKernels& support_;
+  SupportModule& support_;
   DeviceBuffer result_;   // CompareResult
   DeviceBuffer damaged_;  // 64-bit counter
 };

@@ -1,36 +1,71 @@
-"""The few calls of the CUDA driver that a launch needs, by ctypes. Works on the device's primary context, which is
+"""The few calls of the CUDA driver that a launch needs, by ctypes. Works on a device's primary context, which is
 PyTorch's too."""
 import ctypes
+import threading
 
+# Numbers of cuda.h.
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+_CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 _CC_MAJOR, _CC_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+_POINTER_DEVICE_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+
+# What the driver accepts at most: 2^31 - 1 blocks in x, 65535 in y and z.
+MAX_GRID = (2**31 - 1, 65535, 65535)
+# Larger clusters need the kernel's consent to lose portability.
+PORTABLE_CLUSTER = 8
 
 
 class CudaError(RuntimeError):
-    pass
+    """The driver is missing, refused a call, or the kernel does not fit the device."""
+
+
+class _LaunchAttributeValue(ctypes.Union):
+    """CUlaunchAttributeValue: 64 bytes, of which a cluster uses the first three integers."""
+
+    _fields_ = [("pad", ctypes.c_char * 64), ("cluster", ctypes.c_uint * 3)]
+
+
+class _LaunchAttribute(ctypes.Structure):
+    """CUlaunchAttribute."""
+
+    _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_char * 4), ("value", _LaunchAttributeValue)]
+
+
+class _LaunchConfig(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = [("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared_bytes", ctypes.c_uint),
+                ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(_LaunchAttribute)), ("count", ctypes.c_uint)]
 
 
 class Driver:
-    _instance = None
+    """The primary context of one device. Thread-safe: every call makes it current on its thread first, and puts back
+    what was current before, so that the caller's own device stays chosen."""
+
+    _instances = {}
+    _lock = threading.Lock()
 
     @classmethod
     def get(cls, ordinal=0):
-        if cls._instance is None:
-            cls._instance = cls(ordinal)
-        return cls._instance
+        """The one Driver of a device; CudaError if there is no driver or no such device."""
+        with cls._lock:
+            if ordinal not in cls._instances:
+                cls._instances[ordinal] = cls(ordinal)
+            return cls._instances[ordinal]
 
-    def __init__(self, ordinal):
-        try:
-            self._lib = ctypes.CDLL("libcuda.so.1")
-        except OSError as error:
-            raise CudaError(f"no CUDA driver: {error}") from None
+    def __init__(self, ordinal, library=None):
+        if library is None:
+            try:
+                library = ctypes.CDLL("libcuda.so.1")
+            except OSError as error:
+                raise CudaError(f"no CUDA driver: {error}") from None
+        self._lib, self.ordinal = library, ordinal
         self._call("cuInit", 0)
-        device = ctypes.c_int()
-        self._call("cuDeviceGet", ctypes.byref(device), ordinal)
-        self._device = device
+        self._device = ctypes.c_int()
+        self._call("cuDeviceGet", ctypes.byref(self._device), ordinal)
         self._context = ctypes.c_void_p()
-        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), device)
-        self._call("cuCtxSetCurrent", self._context)
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), self._device)
 
     def _call(self, name, *args):
         code = getattr(self._lib, name)(*args)
@@ -39,48 +74,85 @@ class Driver:
             self._lib.cuGetErrorString(code, ctypes.byref(text))
             raise CudaError(f"{name}: {(text.value or b'unknown error').decode()} ({code})")
 
-    def check_arch(self, arch):
-        """A cubin runs on its exact architecture only; say so before the driver does it obscurely."""
+    def __enter__(self):
+        self._call("cuCtxPushCurrent_v2", self._context)
+        return self
+
+    def __exit__(self, *exc):
+        previous = ctypes.c_void_p()
+        self._call("cuCtxPopCurrent_v2", ctypes.byref(previous))
+
+    def arch(self):
+        """"sm_90" of the device."""
         major, minor = ctypes.c_int(), ctypes.c_int()
         self._call("cuDeviceGetAttribute", ctypes.byref(major), _CC_MAJOR, self._device)
         self._call("cuDeviceGetAttribute", ctypes.byref(minor), _CC_MINOR, self._device)
-        have = f"sm_{major.value}{minor.value}"
+        return f"sm_{major.value}{minor.value}"
+
+    def check_arch(self, arch):
+        """A cubin runs on its exact architecture only; say so before the driver does it obscurely."""
+        have = self.arch()
         if arch.rstrip("a") != have:
-            raise CudaError(f"the kernel is for {arch}, this GPU is {have}")
+            raise CudaError(f"the kernel is for {arch}, GPU {self.ordinal} is {have}")
+
+    def device_of(self, address):
+        """Ordinal of the device that holds an address; None if the driver does not know it."""
+        ordinal = ctypes.c_int(-1)
+        code = self._lib.cuPointerGetAttribute(ctypes.byref(ordinal), _POINTER_DEVICE_ORDINAL, ctypes.c_uint64(address))
+        return None if code else ordinal.value
 
     def load(self, binary):
-        self._call("cuCtxSetCurrent", self._context)
         module = ctypes.c_void_p()
-        self._call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(binary))
+        with self:
+            self._call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(binary))
         return module
 
     def unload(self, module):
-        self._call("cuModuleUnload", module)
+        with self:
+            self._call("cuModuleUnload", module)
 
     def function(self, module, symbol):
         function = ctypes.c_void_p()
-        self._call("cuModuleGetFunction", ctypes.byref(function), module, symbol.encode())
+        with self:
+            self._call("cuModuleGetFunction", ctypes.byref(function), module, symbol.encode())
         return function
 
     def allow_shared(self, function, size):
-        self._call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, ctypes.c_int(size))
+        """Dynamic shared memory beyond 48 KiB must be allowed once for each function."""
+        with self:
+            self._call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, ctypes.c_int(size))
+
+    def allow_large_cluster(self, function):
+        with self:
+            self._call("cuFuncSetAttribute", function, _NON_PORTABLE_CLUSTER, ctypes.c_int(1))
 
     def allocate(self, size):
-        self._call("cuCtxSetCurrent", self._context)
         address = ctypes.c_uint64()
-        self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        with self:
+            self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
         return address.value
 
     def free(self, address):
-        self._call("cuMemFree_v2", ctypes.c_uint64(address))
+        with self:
+            self._call("cuMemFree_v2", ctypes.c_uint64(address))
 
     def zero(self, address, size, stream):
-        self._call("cuMemsetD8Async", ctypes.c_uint64(address), ctypes.c_ubyte(0), ctypes.c_size_t(size), ctypes.c_void_p(stream))
+        with self:
+            self._call("cuMemsetD8Async", ctypes.c_uint64(address), ctypes.c_ubyte(0), ctypes.c_size_t(size),
+                       ctypes.c_void_p(stream))
 
-    def launch(self, function, grid, block, shared, stream, values):
-        """`values`: the arguments as bytes, in order; passed by pointer, so that the driver does the layout."""
-        self._call("cuCtxSetCurrent", self._context)
+    def launch(self, function, grid, block, cluster, shared, stream, values):
+        """`values`: the arguments as bytes, in order; passed by pointer, so that the driver does the layout.
+        `cluster`: blocks of a cluster in x; 1 = none."""
         buffers = [ctypes.create_string_buffer(v, len(v)) for v in values]
         pointers = (ctypes.c_void_p * max(1, len(buffers)))(*[ctypes.addressof(b) for b in buffers])
-        self._call("cuLaunchKernel", function, *[ctypes.c_uint(v) for v in (*grid, *block)], ctypes.c_uint(shared),
-                   ctypes.c_void_p(stream), pointers, None)
+        with self:
+            if cluster <= 1:
+                self._call("cuLaunchKernel", function, *[ctypes.c_uint(v) for v in (*grid, *block)],
+                           ctypes.c_uint(shared), ctypes.c_void_p(stream), pointers, None)
+                return
+            attribute = _LaunchAttribute(id=_CLUSTER_DIMENSION)
+            attribute.value.cluster[:] = (cluster, 1, 1)
+            config = _LaunchConfig((ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block), shared, stream,
+                                   ctypes.pointer(attribute), 1)
+            self._call("cuLaunchKernelEx", ctypes.byref(config), function, pointers, None)

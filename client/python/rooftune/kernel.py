@@ -1,132 +1,227 @@
 """Launches a fetched kernel from its recipe alone."""
-import ctypes
 import struct
 import sys
+import threading
 
 from . import _schema, expr
-from .driver import Driver
+from .driver import MAX_GRID, PORTABLE_CLUSTER, CudaError, Driver
 
-_TORCH_DTYPES = {"FP32": "float32", "FP16": "float16", "BF16": "bfloat16", "FP64": "float64", "INT8": "int8", "INT32": "int32"}
-_BYTES = {"FP32": 4, "FP16": 2, "BF16": 2, "FP64": 8, "FP8_E4M3": 1, "FP8_E5M2": 1, "INT8": 1, "INT32": 4}
+_TORCH_DTYPES = {"FP32": "float32", "FP16": "float16", "BF16": "bfloat16", "FP64": "float64", "INT8": "int8",
+                 "INT32": "int32", "FP8_E4M3": "float8_e4m3fn", "FP8_E5M2": "float8_e5m2"}
+# struct formats by size in bytes.
+_INTEGERS = {4: "<i", 8: "<q"}
+_FLOATS = {4: "<f", 8: "<d"}
+_DEFAULT_ALIGNMENT = 16
+
+
+class _Tensor:
+    """What the recipe says of one tensor."""
+
+    def __init__(self, spec):
+        self.name = spec.name
+        self.role = _schema.nested_enum_name("TensorSpec", "Role", spec.role)
+        self.dtype = _schema.enum_name("DType", spec.dtype)
+        self.shape = tuple(d.value for d in spec.dim)
+        self.alignment = spec.alignment or _DEFAULT_ALIGNMENT
+
+    def check(self, tensor):
+        """The address of a torch tensor; TypeError or ValueError if the kernel can't take it."""
+        wanted = f"torch.{_TORCH_DTYPES.get(self.dtype)}"
+        if str(tensor.dtype) != wanted:
+            raise TypeError(f"tensor {self.name!r} is {tensor.dtype}, the kernel takes {wanted}")
+        # Extents of one change nothing in memory.
+        if [d for d in tensor.shape if d != 1] != [d for d in self.shape if d != 1]:
+            raise ValueError(f"tensor {self.name!r} has shape {list(tensor.shape)}, the kernel takes {list(self.shape)}")
+        if not tensor.is_contiguous():
+            raise ValueError(f"tensor {self.name!r} must be contiguous")
+        if not tensor.is_cuda:
+            raise ValueError(f"tensor {self.name!r} is not on a GPU")
+        return tensor.data_ptr()
+
+
+class _Loaded:
+    """The module on one device, with what its launches hold there."""
+
+    def __init__(self, driver, plan, binary):
+        self.driver = driver
+        driver.check_arch(plan.arch)
+        self.module = driver.load(binary)
+        self.functions, self.workspaces = {}, {}
+        shared = {}
+        for launch in plan.launch:
+            if launch.symbol not in self.functions:
+                self.functions[launch.symbol] = driver.function(self.module, launch.symbol)
+            if launch.shared_opt_in:
+                shared[launch.symbol] = max(shared.get(launch.symbol, 0), launch.dynamic_shared_bytes.value)
+            if launch.cluster_x.value > PORTABLE_CLUSTER:
+                driver.allow_large_cluster(self.functions[launch.symbol])
+        for symbol, size in shared.items():
+            driver.allow_shared(self.functions[symbol], size)
+
+    def workspace(self, size, stream):
+        """One a stream: launches of two streams may run at the same time."""
+        if not size:
+            return 0
+        if stream not in self.workspaces:
+            self.workspaces[stream] = self.driver.allocate(size)
+        return self.workspaces[stream]
+
+    def close(self):
+        for address in self.workspaces.values():
+            self.driver.free(address)
+        self.driver.unload(self.module)
 
 
 class Kernel:
     """A loaded kernel. Call it with its tensors by name: torch tensors (checked) or device addresses (not).
 
-    Outputs that are not given are allocated by torch. Returns the outputs by name. Launches on torch's current stream,
-    or on `stream` (a CUstream as integer).
+    Outputs that are not given are allocated by torch. Returns the outputs by name. Launches on torch's current stream of
+    the tensors' device, or on `stream` (a CUstream as integer). Thread-safe.
+
+    `gpu`: ordinal of the device to load it on at once (torch's current one if left out); others follow when tensors
+    that lie there are given.
     """
 
-    def __init__(self, record, binary):
+    def __init__(self, record, binary, gpu=None, driver_of=Driver.get):
         self.record, self.plan = record, record.message.plan
-        self._driver = Driver.get()
-        self._driver.check_arch(self.plan.arch)
-        self._module = self._driver.load(binary)
-        self._functions = {}
+        self._binary, self._driver_of = binary, driver_of
+        self._lock, self._loaded = threading.Lock(), {}
+        self._tensors = [_Tensor(spec) for spec in self.plan.tensor]
+        zero = _schema.nested_enum_value("LaunchPlan", "WorkspaceInit", "ZERO")
+        self._zero_workspace = self.plan.workspace_init == zero
         for launch in self.plan.launch:
-            function = self._driver.function(self._module, launch.symbol)
-            if launch.shared_opt_in:
-                self._driver.allow_shared(function, launch.dynamic_shared_bytes.value)
-            self._functions[launch.symbol] = function
-        self._workspace = None
+            self._check_launch(launch)
+        self._gpu = _current_gpu() if gpu is None else gpu
+        self._on(self._gpu)
 
     @property
     def tensors(self):
         """(name, role, dtype, shape) of every tensor."""
-        return [(t.name, t.DESCRIPTOR.enum_types_by_name["Role"].values_by_number[t.role].name,
-                 _schema.enum_name("DType", t.dtype), tuple(d.value for d in t.dim)) for t in self.plan.tensor]
+        return [(t.name, t.role, t.dtype, t.shape) for t in self._tensors]
 
     def evaluate(self, quantity, **dims):
-        """Value of an IntExpr of the plan for other dims than it was asked for."""
-        names = dict(self.plan.constant)
-        names.update(self.plan.config)
-        names.update(dims)
-        return expr.evaluate(quantity.expr, names)
+        """Value of an IntExpr of the plan for other dims than it was asked for; what is not given stays as it was."""
+        return expr.evaluate(quantity.expr, {**_asked(self.plan), **self.plan.constant, **self.plan.config, **dims})
 
     def __call__(self, *, stream=None, **arguments):
-        addresses, outputs = self._addresses(arguments)
         scalars = {s.name: arguments.pop(s.name, s.default_value) for s in self.plan.scalar}
-        if arguments:
-            raise TypeError(f"unknown argument {sorted(arguments)[0]!r}; tensors are {[t.name for t in self.plan.tensor]}, "
-                            f"scalars {[s.name for s in self.plan.scalar]}")
+        known = {t.name for t in self._tensors}
+        for name in arguments:
+            if name not in known:
+                raise TypeError(f"unknown argument {name!r}; tensors are {sorted(known)}, scalars {sorted(scalars)}")
+        if self._binary is None:
+            raise CudaError("the kernel was closed")
+        gpu, of_torch = self._locate(arguments)
+        with self._lock:
+            loaded = self._on(gpu)
         if stream is None:
-            torch = sys.modules.get("torch")
-            stream = torch.cuda.current_stream().cuda_stream if torch is not None else 0
-        workspace = self._get_workspace()
-        if workspace and self.plan.workspace_init == self.plan.DESCRIPTOR.enum_types_by_name["WorkspaceInit"].values_by_name["ZERO"].number:
-            self._driver.zero(workspace, self.plan.workspace_bytes.value, stream)
-        for launch in self.plan.launch:
-            self._launch(launch, addresses, scalars, workspace, stream)
+            stream = sys.modules["torch"].cuda.current_stream(gpu).cuda_stream if of_torch else 0
+        addresses, outputs = self._addresses(arguments, gpu)
+        # Held until all is queued, so that launches of several threads do not mix in one workspace.
+        with self._lock:
+            workspace = loaded.workspace(self.plan.workspace_bytes.value, stream)
+            if workspace and self._zero_workspace:
+                loaded.driver.zero(workspace, self.plan.workspace_bytes.value, stream)
+            for launch in self.plan.launch:
+                self._launch(loaded, launch, addresses, scalars, workspace, stream)
         return outputs
 
-    def _addresses(self, arguments):
+    def _on(self, gpu):
+        if gpu not in self._loaded:
+            self._loaded[gpu] = _Loaded(self._driver_of(gpu), self.plan, self._binary)
+        return self._loaded[gpu]
+
+    def _locate(self, arguments):
+        """(device that the arguments are on, whether torch knows its stream)."""
+        found, of_torch = {}, False
+        for name, value in arguments.items():
+            if value is None:
+                continue
+            if isinstance(value, int) and not isinstance(value, bool):
+                gpu = self._loaded[self._gpu].driver.device_of(value)
+            elif hasattr(value, "data_ptr"):
+                gpu, of_torch = value.device.index, True
+            else:
+                raise TypeError(f"tensor {name!r} is neither a torch tensor nor a device address: {type(value).__name__}")
+            if gpu is not None:
+                found.setdefault(gpu, name)
+        if len(found) > 1:
+            where = ", ".join(f"{name!r} on {gpu}" for gpu, name in sorted(found.items()))
+            raise ValueError(f"the tensors are on several GPUs: {where}")
+        return (next(iter(found)) if found else self._gpu), of_torch
+
+    def _addresses(self, arguments, gpu):
         torch = sys.modules.get("torch")
         addresses, outputs = {}, {}
-        for name, role, dtype, shape in self.tensors:
-            value = arguments.pop(name, None)
+        for tensor in self._tensors:
+            value = arguments.get(tensor.name)
             if value is None:
-                if role != "OUTPUT" or torch is None:
-                    raise TypeError(f"tensor {name!r} ({dtype} {list(shape)}) is missing")
-                value = torch.empty(shape, dtype=getattr(torch, _TORCH_DTYPES[dtype]), device="cuda")
-            if isinstance(value, int):
-                address = value
-            else:
-                self._check(name, value, dtype, shape)
-                address = value.data_ptr()
-            alignment = next(t.alignment for t in self.plan.tensor if t.name == name) or 16
-            if address % alignment:
-                raise ValueError(f"tensor {name!r} must be aligned to {alignment} bytes")
-            addresses[name] = address
-            if role != "INPUT":
-                outputs[name] = value
+                if tensor.role != "OUTPUT" or torch is None:
+                    raise TypeError(f"tensor {tensor.name!r} ({tensor.dtype} {list(tensor.shape)}) is missing")
+                value = torch.empty(tensor.shape, dtype=getattr(torch, _TORCH_DTYPES[tensor.dtype]), device=f"cuda:{gpu}")
+            address = value if isinstance(value, int) else tensor.check(value)
+            if address % tensor.alignment:
+                raise ValueError(f"tensor {tensor.name!r} must be aligned to {tensor.alignment} bytes")
+            addresses[tensor.name] = address
+            if tensor.role != "INPUT":
+                outputs[tensor.name] = value
         return addresses, outputs
 
     @staticmethod
-    def _check(name, tensor, dtype, shape):
-        wanted = _TORCH_DTYPES.get(dtype)
-        if str(tensor.dtype) != f"torch.{wanted}":
-            raise TypeError(f"tensor {name!r} is {tensor.dtype}, the kernel takes {wanted}")
-        # Leading dimensions of one may be left away.
-        squeezed = [d for d in shape if d != 1]
-        if [d for d in tensor.shape if d != 1] != squeezed:
-            raise ValueError(f"tensor {name!r} has shape {list(tensor.shape)}, the kernel takes {list(shape)}")
-        if not tensor.is_contiguous():
-            raise ValueError(f"tensor {name!r} must be contiguous")
-        if not tensor.is_cuda:
-            raise ValueError(f"tensor {name!r} is not on a GPU")
+    def _check_launch(launch):
+        for axis, limit in zip("xyz", MAX_GRID):
+            blocks = getattr(launch, f"grid_{axis}").value
+            if blocks > limit:
+                raise CudaError(f"{launch.symbol}: grid {axis} has {blocks} blocks, CUDA takes at most {limit}")
+        cluster = launch.cluster_x.value
+        if cluster > 1 and max(1, launch.grid_x.value) % cluster:
+            raise CudaError(f"{launch.symbol}: grid x ({launch.grid_x.value}) is no multiple of the cluster ({cluster})")
+        for argument in launch.argument:
+            kind = argument.WhichOneof("kind")
+            if kind == "tensor_map" or kind is None:
+                raise NotImplementedError(f"{launch.symbol}: argument kind {kind} is not supported by this version")
+            sizes = {"integer": _INTEGERS, "scalar": _FLOATS}.get(kind, (8,))
+            if argument.size not in sizes:
+                raise NotImplementedError(f"{launch.symbol}: a {kind} of {argument.size} bytes is not supported by this version")
 
-    def _get_workspace(self):
-        size = self.plan.workspace_bytes.value
-        if size and self._workspace is None:
-            self._workspace = self._driver.allocate(size)
-        return self._workspace or 0
-
-    def _launch(self, launch, addresses, scalars, workspace, stream):
-        if launch.cluster_x.value > 1:
-            raise NotImplementedError("kernels with clusters need cuLaunchKernelEx, which this version does not use")
+    @staticmethod
+    def _launch(loaded, launch, addresses, scalars, workspace, stream):
         values = []
         for argument in launch.argument:
             kind = argument.WhichOneof("kind")
             if kind == "tensor":
                 values.append(struct.pack("<Q", addresses[argument.tensor]))
             elif kind == "scalar":
-                values.append(struct.pack("<f", float(scalars[argument.scalar])))
+                values.append(struct.pack(_FLOATS[argument.size], float(scalars[argument.scalar])))
             elif kind == "integer":
-                values.append(struct.pack("<i" if argument.size == 4 else "<q", argument.integer.value))
-            elif kind == "workspace_offset":
-                values.append(struct.pack("<Q", workspace + argument.workspace_offset.value))
+                values.append(struct.pack(_INTEGERS[argument.size], argument.integer.value))
             else:
-                raise NotImplementedError(f"argument kind {kind} is not supported by this version")
-        one = lambda quantity: max(1, quantity.value)
-        self._driver.launch(self._functions[launch.symbol],
-                            (one(launch.grid_x), one(launch.grid_y), one(launch.grid_z)),
-                            (one(launch.block_x), one(launch.block_y), one(launch.block_z)),
-                            launch.dynamic_shared_bytes.value, stream, values)
+                values.append(struct.pack("<Q", workspace + argument.workspace_offset.value))
+        # An empty quantity means one.
+        grid = tuple(max(1, q.value) for q in (launch.grid_x, launch.grid_y, launch.grid_z))
+        block = tuple(max(1, q.value) for q in (launch.block_x, launch.block_y, launch.block_z))
+        loaded.driver.launch(loaded.functions[launch.symbol], grid, block, max(1, launch.cluster_x.value),
+                             launch.dynamic_shared_bytes.value, stream, values)
 
     def close(self):
         """Unloads the binary. Only once no launch of it is running any more."""
-        if self._module is not None:
-            self._driver.unload(self._module)
-            if self._workspace:
-                self._driver.free(self._workspace)
-        self._module = self._workspace = None
+        with self._lock:
+            loaded, self._loaded, self._binary = self._loaded, {}, None
+        for on_gpu in loaded.values():
+            on_gpu.close()
+
+
+def _asked(plan):
+    """Dims of the operator that the plan was made for."""
+    # A dim with a default is not in the operator's text, but tensors have it as an extent.
+    names = {d.expr: d.value for t in plan.tensor for d in t.dim if d.expr.isidentifier()}
+    for word in plan.op.split()[1:]:
+        name, _, value = word.partition("=")
+        if value.isdecimal():
+            names[name] = int(value)
+    return names
+
+
+def _current_gpu():
+    torch = sys.modules.get("torch")
+    return torch.cuda.current_device() if torch is not None and torch.cuda.is_available() else 0

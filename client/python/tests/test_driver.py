@@ -1,0 +1,88 @@
+"""What reaches the driver, seen through a stand-in for its library."""
+import ctypes
+import unittest
+
+from rooftune import driver as driver_module
+from rooftune.driver import CudaError, Driver
+
+
+class FakeLibrary:
+    """Succeeds at everything, except calls named in `failing`; notes names and keeps launches."""
+
+    def __init__(self):
+        self.names, self.launch, self.failing = [], None, {}
+
+    def __getattr__(self, name):
+        def call(*args):
+            self.names.append(name)
+            if name == "cuGetErrorString":
+                args[1]._obj.value = b"invalid argument"
+                return 0
+            if name == "cuDevicePrimaryCtxRetain":
+                args[0]._obj.value = 0xC0
+            if name == "cuDeviceGetAttribute":
+                args[0]._obj.value = {75: 9, 76: 0}[args[1]]
+            if name.startswith("cuLaunchKernel"):
+                self.launch = self.note(name, args)
+            return self.failing.get(name, 0)
+        return call
+
+    @staticmethod
+    def values(pointers, sizes):
+        return [ctypes.string_at(pointers[i], size) for i, size in enumerate(sizes)]
+
+    def note(self, name, args):
+        if name == "cuLaunchKernel":
+            return {"grid": [v.value for v in args[1:4]], "block": [v.value for v in args[4:7]], "shared": args[7].value,
+                    "stream": args[8].value, "values": self.values(args[9], (4, 8))}
+        config = args[0]._obj
+        attribute = config.attributes[0]
+        return {"grid": list(config.grid), "block": list(config.block), "shared": config.shared_bytes,
+                "stream": config.stream, "values": self.values(args[2], (4, 8)), "count": config.count,
+                "id": attribute.id, "cluster": list(attribute.value.cluster)}
+
+
+class DriverTest(unittest.TestCase):
+    def setUp(self):
+        self.library = FakeLibrary()
+        self.driver = Driver(1, self.library)
+        self.library.names.clear()
+
+    def test_structures_are_laid_out_as_in_cuda_h(self):
+        config, attribute = driver_module._LaunchConfig, driver_module._LaunchAttribute
+        self.assertEqual([config.grid.offset, config.block.offset, config.shared_bytes.offset, config.stream.offset,
+                          config.attributes.offset, config.count.offset, ctypes.sizeof(config)], [0, 12, 24, 32, 40, 48, 56])
+        self.assertEqual([attribute.value.offset, ctypes.sizeof(attribute)], [8, 72])
+
+    def test_plain_launch(self):
+        self.driver.launch(ctypes.c_void_p(5), (3, 2, 1), (128, 1, 1), 1, 4096, 77, [b"\1\2\3\4", b"12345678"])
+        self.assertEqual(self.library.launch, {"grid": [3, 2, 1], "block": [128, 1, 1], "shared": 4096, "stream": 77,
+                                               "values": [b"\1\2\3\4", b"12345678"]})
+        self.assertEqual(self.library.names, ["cuCtxPushCurrent_v2", "cuLaunchKernel", "cuCtxPopCurrent_v2"])
+
+    def test_cluster_launch(self):
+        self.driver.launch(ctypes.c_void_p(5), (8, 1, 2), (256, 1, 1), 4, 0, None, [b"\1\2\3\4", b"12345678"])
+        self.assertEqual(self.library.launch, {"grid": [8, 1, 2], "block": [256, 1, 1], "shared": 0, "stream": None,
+                                               "values": [b"\1\2\3\4", b"12345678"], "count": 1, "id": 4,
+                                               "cluster": [4, 1, 1]})
+        self.assertIn("cuLaunchKernelEx", self.library.names)
+
+    def test_the_callers_context_comes_back_after_an_error(self):
+        self.library.failing["cuLaunchKernel"] = 1
+        with self.assertRaisesRegex(CudaError, r"cuLaunchKernel: invalid argument \(1\)"):
+            self.driver.launch(ctypes.c_void_p(5), (1, 1, 1), (1, 1, 1), 1, 0, 0, [b"\0" * 4, b"\0" * 8])
+        self.assertEqual(self.library.names[-1], "cuCtxPopCurrent_v2")
+
+    def test_architecture(self):
+        self.driver.check_arch("sm_90")
+        self.driver.check_arch("sm_90a")
+        with self.assertRaisesRegex(CudaError, "for sm_80, GPU 1 is sm_90"):
+            self.driver.check_arch("sm_80")
+
+    def test_address_nobody_knows(self):
+        self.library.failing["cuPointerGetAttribute"] = 1
+        self.assertIsNone(self.driver.device_of(0x1000))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,378 @@
+// The whole session on a driver that lives on the CPU.
+#include "tuner/worker/run_session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/sha256.h"
+#include "tests/tuner/worker/run_fake_cuda.h"
+
+namespace rooftune {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int64_t kElements = 1003;
+// 4012 bytes: 4 bytes of padding up to the next 16.
+constexpr char kOp[] = "elementwise n=1003 dtype=fp32 chain=add(a,b)";
+
+using Add = std::function<void(const float* a, const float* b, float* y, int64_t n)>;
+
+// A kernel with arguments a, b, y, n.
+FakeCuda::Kernel AddKernel(const Add& add) {
+  return {4, [add](void** x) {
+            add(ArgumentAt<const float*>(x, 0), ArgumentAt<const float*>(x, 1), ArgumentAt<float*>(x, 2),
+                ArgumentAt<int64_t>(x, 3));
+          }};
+}
+
+void Right(const float* a, const float* b, float* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = a[i] + b[i];
+}
+
+class RunSessionTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("ROOFTUNE_LIBCUBLASLT", "/nowhere/libcublasLt.so", 1);
+    cuda_.kernels["rt_reference"] = {5, [this](void** x) {
+                                       const float* const a = ArgumentAt<const float*>(x, 0);
+                                       const float* const b = ArgumentAt<const float*>(x, 1);
+                                       for (int64_t i = 0; i < ArgumentAt<int64_t>(x, 4); ++i) {
+                                         const double sum = static_cast<double>(a[i]) + static_cast<double>(b[i]);
+                                         ArgumentAt<double*>(x, 2)[i] = sum + reference_error_;
+                                         ArgumentAt<float*>(x, 3)[i] = std::abs(a[i]) + std::abs(b[i]);
+                                       }
+                                     }};
+    cuda_.kernels["right"] = AddKernel(Right);
+    cuda_.duration_us["right"] = 50;
+    Open();
+  }
+  void TearDown() override {
+    session_.reset();
+    context_.reset();
+    EXPECT_EQ(cuda_.allocations, 0);
+    unsetenv("ROOFTUNE_LIBCUBLASLT");
+  }
+  void Open() {
+    session_.reset();
+    context_.reset();
+    driver_ = cuda_.driver();
+    auto context = GpuContext::Create(*driver_, DeviceId());
+    ASSERT_TRUE(context.ok()) << context.status();
+    context_ = *std::move(context);
+    session_ = std::make_unique<RunSession>(*context_);
+  }
+
+  static worker::v1::PrepareRequest Request() {
+    const auto catalog = OpCatalog::Builtin();
+    EXPECT_TRUE(catalog.ok()) << catalog.status();
+    const auto op = catalog->Parse(kOp);
+    EXPECT_TRUE(op.ok()) << op.status();
+    worker::v1::PrepareRequest request;
+    request.set_op(op->text);
+    request.set_seed(7);
+    const auto tensors = catalog->Find(op->kind)->Tensors(*op);
+    EXPECT_TRUE(tensors.ok()) << tensors.status();
+    for (const OpTensorInstance& tensor : *tensors) {
+      worker::v1::ProblemTensor* const to = request.add_tensor();
+      *to->mutable_spec() = tensor.spec;
+      to->set_elements(tensor.elements);
+      to->set_bytes(tensor.bytes);
+      to->mutable_fill()->set_mean(tensor.fill_mean);
+      to->mutable_fill()->set_stddev(tensor.fill_stddev);
+    }
+    request.set_support_cubin(FakeCuda::Cubin());
+    request.set_reference_cubin(FakeCuda::Cubin());
+    worker::v1::ReferencePlan* const plan = request.mutable_reference();
+    plan->set_symbol("rt_reference");
+    plan->set_name("elementwise/reference.cuh@test");
+    plan->set_grid_x(4);
+    plan->set_block_x(256);
+    plan->add_argument()->set_tensor("a");
+    plan->add_argument()->set_tensor("b");
+    plan->add_argument()->set_reference_value("y");
+    plan->add_argument()->set_reference_magnitude("y");
+    plan->add_argument()->set_int64(kElements);
+    request.mutable_tolerance()->set_accumulation_length(1);
+    request.mutable_tolerance()->set_scale(1);
+    request.set_cpu_check_elements(512);
+    return request;
+  }
+  void PrepareOk() {
+    const auto result = session_->Prepare(Request());
+    ASSERT_EQ(result.outcome(), v1::OK) << result.message();
+  }
+  worker::v1::RunRequest Candidate(const std::string& symbol, bool measure = false) {
+    worker::v1::RunRequest request;
+    request.mutable_plan()->set_op(Request().op());
+    v1::Launch* const launch = request.mutable_plan()->add_launch();
+    launch->set_symbol(symbol);
+    launch->mutable_grid_x()->set_value(4);
+    launch->mutable_block_x()->set_value(256);
+    for (const char* tensor : {"a", "b", "y"}) launch->add_argument()->set_tensor(tensor);
+    v1::Argument* const n = launch->add_argument();
+    n->mutable_integer()->set_value(kElements);
+    n->set_size(8);
+    request.set_cubin(FakeCuda::Cubin());
+    request.set_digest(Sha256Hex(request.cubin()));
+    request.set_verify(true);
+    request.set_measure(measure);
+    return request;
+  }
+  worker::v1::RunResult RunAdd(const Add& add) {
+    cuda_.kernels["candidate"] = AddKernel(add);
+    return session_->Run(Candidate("candidate"));
+  }
+
+  FakeCuda cuda_;
+  double reference_error_ = 0;
+  std::unique_ptr<CudaDriver> driver_;
+  std::unique_ptr<GpuContext> context_;
+  std::unique_ptr<RunSession> session_;
+};
+
+TEST_F(RunSessionTest, PreparesAndChecksTheReference) {
+  const auto result = session_->Prepare(Request());
+  EXPECT_EQ(result.outcome(), v1::OK) << result.message();
+  EXPECT_GE(result.cpu_checked_elements(), 500);
+  EXPECT_EQ(result.cpu_max_error_ratio(), 0);
+  EXPECT_EQ(result.buffer_sets(), 64);
+  EXPECT_GT(result.allocated_bytes(), 64 * 3 * 4012);
+}
+
+TEST_F(RunSessionTest, AReferenceThatIsWrongStopsEverything) {
+  reference_error_ = 1e-6;
+  const auto result = session_->Prepare(Request());
+  EXPECT_EQ(result.outcome(), v1::WRONG_RESULT);
+  EXPECT_THAT(result.message(), HasSubstr("reference kernel disagrees with CPU"));
+  EXPECT_GT(result.cpu_max_error_ratio(), 1);
+  EXPECT_EQ(session_->Run(Candidate("right")).outcome(), v1::LAUNCH_FAILED);
+}
+
+TEST_F(RunSessionTest, WhatDoesNotFitIsOutOfMemory) {
+  auto request = Request();
+  request.set_memory_cap_bytes(1 << 20);
+  EXPECT_EQ(session_->Prepare(request).outcome(), v1::OUT_OF_MEMORY);
+  cuda_.free_bytes = 1 << 20;
+  EXPECT_EQ(session_->Prepare(Request()).outcome(), v1::OUT_OF_MEMORY);
+}
+
+TEST_F(RunSessionTest, VerifiesAndTimesARightKernel) {
+  PrepareOk();
+  const auto result = session_->Run(Candidate("right", true));
+  EXPECT_EQ(result.outcome(), v1::OK) << result.message();
+  EXPECT_TRUE(result.verification().passed());
+  EXPECT_EQ(result.verification().elements(), kElements);
+  EXPECT_GE(result.verification().cpu_checked_elements(), 500);
+  EXPECT_EQ(result.verification().reference(), "elementwise/reference.cuh@test");
+  EXPECT_NEAR(result.measurement().median_us(), 50, 1e-3);
+  EXPECT_EQ(result.measurement().l2(), v1::COLD);
+  EXPECT_EQ(result.measurement().buffer_sets(), 64);
+  // 2 ms hold 40 of the 64 sets: they are used in two graphs.
+  EXPECT_EQ(result.measurement().launches_per_sample(), 32);
+  EXPECT_NEAR(result.measurement().sm_clock_mhz(), 1980, 1);
+  // So small a problem stays in the L2 unless it is flushed.
+  EXPECT_GE(cuda_.launches["rt_flush_read"], result.measurement().sample_us_size());
+}
+
+TEST_F(RunSessionTest, WarmUsesTheSameBuffersAndNoFlush) {
+  PrepareOk();
+  auto request = Candidate("right", true);
+  request.mutable_options()->set_l2(v1::WARM);
+  const auto result = session_->Run(request);
+  EXPECT_EQ(result.outcome(), v1::OK);
+  EXPECT_EQ(result.measurement().buffer_sets(), 1);
+  EXPECT_EQ(result.measurement().launches_per_sample(), 40);
+  EXPECT_EQ(cuda_.launches["rt_flush_read"], 0);
+}
+
+TEST_F(RunSessionTest, FindsWhatIsWrong) {
+  for (const bool virtual_memory : {true, false}) {
+    SCOPED_TRACE(virtual_memory);
+    cuda_.has_virtual_memory = virtual_memory;
+    Open();
+    PrepareOk();
+    auto result = RunAdd([](const float* a, const float* b, float* y, int64_t n) {
+      Right(a, b, y, n);
+      y[777] += 1;
+    });
+    EXPECT_EQ(result.outcome(), v1::WRONG_RESULT);
+    EXPECT_EQ(result.verification().first_wrong_index(), 777);
+    EXPECT_NEAR(result.verification().first_wrong_value() - result.verification().first_wrong_expected(), 1, 1e-5);
+    result = RunAdd([](const float* a, const float* b, float* y, int64_t n) { Right(a, b, y, n - 2); });
+    EXPECT_EQ(result.outcome(), v1::WRONG_RESULT);
+    EXPECT_EQ(result.verification().unwritten_elements(), 2);
+    result = RunAdd([](const float* a, const float* b, float* y, int64_t n) { Right(a, b, y, n), y[n] = 0; });
+    EXPECT_EQ(result.outcome(), v1::OUT_OF_BOUNDS);
+    EXPECT_EQ(result.verification().redzone_bytes(), 4);
+    result = RunAdd([](const float* a, const float* b, float* y, int64_t n) { Right(a, b, y, n), y[-1] = 0; });
+    EXPECT_EQ(result.outcome(), v1::OUT_OF_BOUNDS);
+    EXPECT_FALSE(result.verification().passed());
+    EXPECT_EQ(session_->Run(Candidate("right")).outcome(), v1::OK);
+  }
+}
+
+TEST_F(RunSessionTest, InputsThatCannotBeProtectedAreRestored) {
+  cuda_.has_virtual_memory = false;
+  Open();
+  PrepareOk();
+  RunAdd([](const float* a, const float* b, float* y, int64_t n) {
+    Right(a, b, y, n);
+    const_cast<float*>(a)[5] = 1e9f;
+  });
+  EXPECT_EQ(session_->Run(Candidate("right")).outcome(), v1::OK);
+}
+
+TEST_F(RunSessionTest, AFaultIsTheCandidatesAndPoisonsTheProcess) {
+  PrepareOk();
+  EXPECT_FALSE(session_->IsPoisoned());
+  const auto result = RunAdd([this](const float*, const float*, float*, int64_t) { cuda_.sticky = 700; });
+  EXPECT_EQ(result.outcome(), v1::OUT_OF_BOUNDS);
+  EXPECT_EQ(result.cuda_error(), 700);
+  EXPECT_THAT(result.message(), HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS (700)"));
+  EXPECT_TRUE(session_->IsPoisoned());
+}
+
+TEST_F(RunSessionTest, RefusesWhatCannotRun) {
+  EXPECT_EQ(session_->Run(Candidate("right")).outcome(), v1::LAUNCH_FAILED);  // nothing prepared
+  PrepareOk();
+  auto request = Candidate("right");
+  request.set_digest("0123");
+  EXPECT_THAT(session_->Run(request).message(), HasSubstr("announced was '0123'"));
+  request = Candidate("right");
+  request.mutable_plan()->set_op("softmax rows=1 cols=1 dtype=fp32");
+  EXPECT_EQ(session_->Run(request).outcome(), v1::LAUNCH_FAILED);
+  EXPECT_EQ(session_->Run(Candidate("missing")).outcome(), v1::LAUNCH_FAILED);
+  request = Candidate("right");
+  request.set_cubin(std::string(200, 'x'));
+  request.set_digest(Sha256Hex(request.cubin()));
+  EXPECT_THAT(session_->Run(request).message(), HasSubstr("not a CUDA ELF file"));
+  EXPECT_EQ(cuda_.launches["right"], 0);
+}
+
+TEST_F(RunSessionTest, WorkspaceIsZeroedBeforeEveryExecution) {
+  PrepareOk();
+  auto request = Candidate("accumulates", true);
+  request.mutable_plan()->mutable_workspace_bytes()->set_value(8);
+  request.mutable_plan()->set_workspace_init(v1::LaunchPlan::ZERO);
+  request.mutable_plan()->mutable_launch(0)->add_argument()->mutable_workspace_offset()->set_value(0);
+  int dirty = 0;
+  cuda_.kernels["accumulates"] = {5, [&](void** x) {
+                                    Right(ArgumentAt<const float*>(x, 0), ArgumentAt<const float*>(x, 1),
+                                          ArgumentAt<float*>(x, 2), kElements);
+                                    uint64_t* const counter = ArgumentAt<uint64_t*>(x, 4);
+                                    dirty += *counter != 0;
+                                    ++*counter;
+                                  }};
+  EXPECT_EQ(session_->Run(request).outcome(), v1::OK);
+  EXPECT_GT(cuda_.launches["accumulates"], 10);
+  EXPECT_EQ(dirty, 0);
+}
+
+TEST_F(RunSessionTest, ThrottledBurstsAreThrownAway) {
+  PrepareOk();
+  auto request = Candidate("right", true);
+  request.mutable_options()->set_min_samples(5);
+  // One good burst teaches the clock, the next fell by 20 %.
+  cuda_.clocks_mhz = {1980, 1980, 1980, 1600, 1980};
+  request.mutable_options()->set_target_absolute_ci_us(1e-9);
+  request.mutable_options()->set_burst_ms(0.001);
+  const auto result = session_->Run(request);
+  EXPECT_EQ(result.outcome(), v1::OK);
+  EXPECT_EQ(result.measurement().discarded_samples(), 1);
+  EXPECT_EQ(result.measurement().sample_us_size(), 5);
+}
+
+TEST_F(RunSessionTest, GivesUpOnTheSlowAndDoubtsTheImpossible) {
+  PrepareOk();
+  auto request = Candidate("right", true);
+  request.mutable_options()->set_abandon_above_us(40);
+  const auto slow = session_->Run(request);
+  EXPECT_EQ(slow.outcome(), v1::OK);
+  EXPECT_LE(slow.measurement().sample_us_size(), 3);
+  EXPECT_THAT(slow.message(), HasSubstr("abandoned"));
+  request.mutable_options()->set_abandon_above_us(60);
+  EXPECT_GE(session_->Run(request).measurement().sample_us_size(), 7);
+  request.mutable_options()->set_floor_us(51);
+  EXPECT_EQ(session_->Run(request).outcome(), v1::IMPLAUSIBLE);
+}
+
+TEST_F(RunSessionTest, Baselines) {
+  PrepareOk();
+  cuda_.duration_us["rt_read_write"] = 33;
+  worker::v1::BaselineRequest request;
+  request.set_name("copy");
+  const auto copy = session_->Baseline(request);
+  EXPECT_EQ(copy.outcome(), v1::OK) << copy.message();
+  EXPECT_NEAR(copy.measurement().median_us(), 33, 1e-3);
+  EXPECT_FALSE(copy.has_verification());
+  request.set_name("cublaslt_first");
+  EXPECT_EQ(session_->Baseline(request).outcome(), v1::NOT_RUN);
+  request.set_name("magic");
+  const auto unknown = session_->Baseline(request);
+  EXPECT_EQ(unknown.outcome(), v1::NOT_RUN);
+  EXPECT_THAT(unknown.message(), HasSubstr("unknown baseline 'magic'"));
+}
+
+TEST_F(RunSessionTest, RacesTakeTurns) {
+  PrepareOk();
+  cuda_.kernels["faster"] = cuda_.kernels["right"];
+  cuda_.duration_us["faster"] = 20;
+  cuda_.kernels["wrong"] = AddKernel([](const float*, const float*, float*, int64_t) {});
+  worker::v1::RaceRequest request;
+  for (const char* symbol : {"right", "wrong", "faster"})
+    *request.add_entrant()->mutable_candidate() = Candidate(symbol);
+  request.mutable_options()->set_burst_ms(0.001);
+  request.mutable_options()->set_min_samples(2);
+  request.set_rounds(3);
+  std::vector<int> order;
+  const auto race = session_->Race(request, [&](int entrant) { order.push_back(entrant); });
+  EXPECT_EQ(race.outcome(), v1::OK);
+  ASSERT_EQ(race.result_size(), 3);
+  EXPECT_NEAR(race.result(0).measurement().median_us(), 50, 1e-3);
+  EXPECT_EQ(race.result(1).outcome(), v1::WRONG_RESULT);
+  EXPECT_NEAR(race.result(2).measurement().median_us(), 20, 1e-3);
+  // Set up in order, then three rounds that begin one further each time, without the loser.
+  EXPECT_THAT(order, ElementsAre(0, 1, 2, 0, 2, 2, 0, 2, 0));
+}
+
+TEST_F(RunSessionTest, AFaultInARaceEndsItForAll) {
+  PrepareOk();
+  cuda_.kernels["fault"] = AddKernel([this](const float*, const float*, float*, int64_t) { cuda_.sticky = 719; });
+  worker::v1::RaceRequest request;
+  for (const char* symbol : {"right", "fault", "right"})
+    *request.add_entrant()->mutable_candidate() = Candidate(symbol);
+  int last = -1;
+  const auto race = session_->Race(request, [&](int entrant) { last = entrant; });
+  EXPECT_NE(race.outcome(), v1::OK);
+  EXPECT_EQ(last, 1);
+  EXPECT_EQ(race.result(0).outcome(), v1::NOT_RUN);
+  EXPECT_EQ(race.result(1).outcome(), v1::CRASHED);
+  EXPECT_EQ(race.result(2).outcome(), v1::NOT_RUN);
+}
+
+TEST_F(RunSessionTest, CalibratesWhatIsThere) {
+  cuda_.free_bytes = int64_t{1} << 30;
+  cuda_.duration_us["rt_copy"] = 100;
+  cuda_.duration_us["rt_empty"] = 0.5;
+  worker::v1::CalibrateRequest request;
+  request.set_support_cubin(FakeCuda::Cubin());
+  const auto result = session_->Calibrate(request);
+  ASSERT_EQ(result.outcome(), v1::OK) << result.message();
+  EXPECT_THAT(result.message(), HasSubstr("no rates of matrix products"));
+  ASSERT_EQ(result.calibration().curve_size(), 4);
+  const auto& copy = result.calibration().curve(0);
+  EXPECT_EQ(copy.mix(), "copy");
+  ASSERT_GE(copy.point_size(), 5);
+  EXPECT_EQ(copy.point(0).bytes(), 65536);
+  EXPECT_NEAR(copy.point(0).gbps(), 0.65536, 1e-3);
+  EXPECT_NEAR(result.calibration().graph_node_us(), 0.5, 1e-3);
+  EXPECT_EQ(result.calibration().rate_size(), 2);
+  EXPECT_NEAR(result.calibration().sm_clock_mhz(), 1980, 1);
+}
+
+}  // namespace
+}  // namespace rooftune

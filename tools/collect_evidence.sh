@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# collect_evidence.sh OUT [BIN]: runs the documented suites on the GPU of this machine by a private daemon and writes one
+# evidence file a suite to OUT/<suite>/<date>.jsonl.gz. BIN holds the binaries (build/release/bin). Needs a GPU; takes a
+# few minutes. `tools/summarize.py` makes docs/evidence/summary.json and the tables from such files.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+out=$(mkdir -p "$1" && cd "$1" && pwd)
+bin=${2:-$root/build/release/bin}
+trials=${ROOFTUNE_TRIALS:-160}
+work=$(mktemp -d)
+export ROOFTUNE_ADDRESS=unix:$work/s
+"$bin/rooftuned" --listen "$ROOFTUNE_ADDRESS" --data-dir "$work/data" --device cuda:0 --log-level warning \
+  --template-dir "$root/examples/declared_op" &
+daemon=$!
+trap 'kill -TERM $daemon 2>/dev/null; wait $daemon 2>/dev/null; rm -rf "$work"' EXIT
+for _ in $(seq 100); do [ -S "$work/s" ] && break; sleep 0.1; done
+rooftune() { "$bin/rooftune" "$@"; }
+
+rooftune devices calibrate
+# suite NAME: reads operators from stdin, tunes each and exports the suite's sweeps.
+suite() {
+  local name=$1 sweeps=() op sweep
+  while read -r op; do
+    [ -n "$op" ] || continue
+    # shellcheck disable=SC2086 -- an operator is several words
+    sweep=$(rooftune tune $op --max-trials "$trials" --seed 7 --detach)
+    rooftune sweep watch "$sweep" >"$work/last" 2>/dev/null || true
+    sed -n 's/^\(operator\|best\|baseline\|note\|time spent\) */&/p' "$work/last"
+    sweeps+=("$sweep")
+  done
+  mkdir -p "$out/$name"
+  rooftune export "${sweeps[@]}" --suite "$name" -o "$out/$name/$(date -u +%Y%m%d).jsonl.gz"
+}
+
+suite gemm_bf16 <<'END'
+gemm m=4096 n=4096 k=4096 dtype=bf16
+gemm m=2048 n=6144 k=4096 dtype=bf16
+gemm m=512 n=28672 k=4096 dtype=bf16
+gemm m=128 n=4096 k=4096 dtype=bf16
+gemm m=64 n=576 k=7168 dtype=bf16
+gemm m=16 n=28672 k=4096 dtype=bf16
+gemm m=1 n=4096 k=4096 dtype=bf16
+gemm m=1000 n=3333 k=777 dtype=bf16
+END
+suite gemm_fp32 <<'END'
+gemm m=2048 n=2048 k=2048 dtype=fp32
+gemm m=512 n=4096 k=1024 dtype=fp32
+gemm m=16 n=4096 k=4096 dtype=fp32
+END
+suite rows <<'END'
+softmax rows=65536 cols=1024 dtype=bf16
+softmax rows=16384 cols=8192 dtype=bf16
+softmax rows=4096 cols=131072 dtype=bf16
+softmax rows=333 cols=777 dtype=fp32
+rmsnorm rows=32768 cols=4096 dtype=bf16
+rmsnorm rows=16384 cols=8192 dtype=bf16 residual=1
+rmsnorm rows=64 cols=4096 dtype=bf16
+elementwise n=134217728 dtype=bf16 chain=relu(add(a,b))
+elementwise n=134217728 dtype=fp32 chain=fma(a,b,c)
+elementwise n=1000003 dtype=fp16 chain=gelu(a)
+swiglu rows=16384 cols=14336 dtype=bf16
+END
+if [ -n "${ROOFTUNE_AFTER:-}" ]; then bash -c "$ROOFTUNE_AFTER"; fi
