@@ -27,11 +27,12 @@ __device__ __forceinline__ void rt_barrier_expect(rt_u32 barrier, int bytes) {
 __device__ __forceinline__ void rt_barrier_arrive(rt_u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// Arrives at the barrier that block `rank` of the cluster has at this address.
+// Arrives at the barrier that block `rank` of the cluster has at this address. It tells that reads are done, whose
+// results the caller has: a release of cluster scope would add a fence of the whole GPU, about half a microsecond.
 __device__ __forceinline__ void rt_barrier_arrive_at(rt_u32 barrier, int rank) {
   asm volatile(
       "{.reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1;"
-      " mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];}" ::"r"(barrier),
+      " mbarrier.arrive.shared::cluster.b64 _, [remote];}" ::"r"(barrier),
       "r"(rank)
       : "memory");
 }
@@ -50,23 +51,48 @@ __device__ __forceinline__ void rt_tensor_prefetch(const RtTensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// Copies the map's box at (c0, c1, c2), innermost first, to shared memory. `barrier` is told of the bytes.
+// What L2 is told to keep: nothing special, this first to go, this last to go.
+enum RtKeep { kRtKeepNormal = 0, kRtKeepFirstOut = 1, kRtKeepLastOut = 2 };
+template <int KEEP>
+__device__ __forceinline__ rt_u64 rt_keep_policy() {
+  rt_u64 policy = 0;
+  if constexpr (KEEP == kRtKeepFirstOut) {
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  } else if constexpr (KEEP == kRtKeepLastOut) {
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  }
+  return policy;
+}
+
+// Copies the map's box at (c0, c1, c2), innermost first, to shared memory. `barrier` is told of the bytes. `policy` is
+// from rt_keep_policy<KEEP>.
+#define RT_TENSOR_LOAD "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+template <int KEEP>
 __device__ __forceinline__ void rt_tensor_load(rt_u32 to, const RtTensorMap& map, rt_u32 barrier, int c0, int c1,
-                                               int c2) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::
-          "r"(to),
-      "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2)
-      : "memory");
+                                               int c2, rt_u64 policy) {
+  if constexpr (KEEP != kRtKeepNormal) {
+    asm volatile(RT_TENSOR_LOAD ".L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to), "l"(&map),
+                 "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "l"(policy)
+                 : "memory");
+  } else {
+    asm volatile(RT_TENSOR_LOAD " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to), "l"(&map), "r"(barrier), "r"(c0), "r"(c1),
+                 "r"(c2)
+                 : "memory");
+  }
 }
 // The same to this address in every block of the cluster whose bit is set in `blocks`, each with its own barrier.
+template <int KEEP>
 __device__ __forceinline__ void rt_tensor_multicast(rt_u32 to, const RtTensorMap& map, rt_u32 barrier, int c0, int c1,
-                                                    int c2, rt_u32 blocks) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
-      " [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
-      "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "h"(static_cast<rt_u16>(blocks))
-      : "memory");
+                                                    int c2, rt_u32 blocks, rt_u64 policy) {
+  if constexpr (KEEP != kRtKeepNormal) {
+    asm volatile(RT_TENSOR_LOAD ".multicast::cluster.L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6, %7;" ::"r"(to),
+                 "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "h"(static_cast<rt_u16>(blocks)), "l"(policy)
+                 : "memory");
+  } else {
+    asm volatile(RT_TENSOR_LOAD ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to), "l"(&map),
+                 "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "h"(static_cast<rt_u16>(blocks))
+                 : "memory");
+  }
 }
 
 // Copies a box from shared memory; the part outside the tensor is dropped. Writers fence (rt_async_fence) and meet
@@ -85,6 +111,14 @@ __device__ __forceinline__ void rt_store_wait_read() {
 // Orders this thread's ordinary writes of shared memory before what the copy engine and the tensor cores do next.
 __device__ __forceinline__ void rt_async_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+// True in one thread of a warp, all of whose threads call it. The compiler knows that it is one, unlike with a
+// comparison of thread numbers, and issues copies without a loop over threads.
+__device__ __forceinline__ bool rt_elect() {
+  rt_u32 elected;
+  asm volatile("{.reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p;}" : "=r"(elected));
+  return elected;
+}
+
 __device__ __forceinline__ int rt_cluster_rank() {
   rt_u32 rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -94,7 +128,14 @@ __device__ __forceinline__ int rt_cluster_rank() {
 __device__ __forceinline__ void rt_cluster_barrier() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
-// `threads` threads of the block, a multiple of 32; barrier 0 is __syncthreads.
+// The same where no writes have to be seen after it: it spares a fence of the whole GPU.
+__device__ __forceinline__ void rt_cluster_meet() {
+  asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// `threads` threads of the block, a multiple of 32, of which some may only arrive; barrier 0 is __syncthreads.
 __device__ __forceinline__ void rt_named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void rt_named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

@@ -14,9 +14,10 @@
 
 // Upper half of the descriptor of an operand with 128-byte swizzle: eight rows of 128 bytes are 1024 apart.
 constexpr rt_u32 kRtOperandHigh = (1u << 30) | (1024 >> 4);
-// Lower half: address (16-byte units), and bytes between slabs of 64 elements where the operand is not along k.
+// Lower half: address (16-byte units), and bytes between slabs of 64 elements where the operand is not along k. In a
+// cluster, address bits 24 and up name the block and would fall among the slab bits.
 __device__ __forceinline__ rt_u32 rt_operand_low(rt_u32 address, rt_u32 slab_bytes) {
-  return (address >> 4) | ((slab_bytes >> 4) << 16);
+  return (address & 0x3ffff) >> 4 | (slab_bytes >> 4) << 16;
 }
 __device__ __forceinline__ rt_u64 rt_operand(rt_u32 low) { return (static_cast<rt_u64>(kRtOperandHigh) << 32) | low; }
 

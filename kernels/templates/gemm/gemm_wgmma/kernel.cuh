@@ -17,50 +17,26 @@
 //
 // Defines: RT_DTYPE RT_OUT RT_LAYOUT RT_BIAS RT_ACT RT_BETA, RT_BM RT_BN RT_BK RT_SWAP RT_GROUPS_X RT_GROUPS_Y
 // RT_PINGPONG RT_STAGES RT_STORE_BUFFERS RT_SPLIT_K RT_CLUSTER RT_CLUSTER_M RT_CLUSTER_N RT_RASTER RT_REALLOCATE.
+// Optional, what L2 keeps of a and of b (RtKeep; 0 by default): RT_KEEP_A RT_KEEP_B.
 #define RT_VEC_D 8
-#include "common/gemm_epilogue.cuh"
-#include "common/gemm_grid.cuh"
+#ifndef RT_KEEP_A
+#define RT_KEEP_A 0
+#endif
+#ifndef RT_KEEP_B
+#define RT_KEEP_B 0
+#endif
 #include "common/gemm_reduce.cuh"
+#include "common/gemm_wgmma_epilogue.cuh"
+#include "common/gemm_wgmma_tile.cuh"
 #include "common/tma.cuh"
 #include "common/types.cuh"
 #include "common/wgmma.cuh"
 
-// Where RT_PARTIAL holds, the result goes to `partial`, [share][batch][m][n], and the second kernel has the epilogue.
-#define RT_PARTIAL (RT_SPLIT_K > 1 && !RT_CLUSTER)
-// 16-bit results leave through shared memory and TMA; fp32 ones straight from registers, whose layout fills sectors.
-#define RT_STORE_TMA (!RT_PARTIAL && !RT_CLUSTER && RT_OUT != RT_FP32)
-
 namespace {
-
-constexpr bool kSwap = RT_SWAP;
-constexpr int kBlockX = kSwap ? RT_BN : RT_BM, kBlockY = kSwap ? RT_BM : RT_BN;
-constexpr int kClusterX = kSwap ? RT_CLUSTER_N : RT_CLUSTER_M, kClusterY = kSwap ? RT_CLUSTER_M : RT_CLUSTER_N;
-constexpr int kSharers = kClusterX * kClusterY;  // blocks of a multicast cluster
-constexpr int kClusterBlocks = RT_CLUSTER ? RT_SPLIT_K : kSharers;
-constexpr int kGroups = RT_PINGPONG ? 2 : RT_GROUPS_X * RT_GROUPS_Y;  // consumer warpgroups
-constexpr int kGroupX = kBlockX / RT_GROUPS_X, kGroupY = kBlockY / RT_GROUPS_Y;
-constexpr int kBlocksX = kGroupX / 64;  // wgmma blocks of a warpgroup
-constexpr int kSums = kGroupY / 2;      // a thread and wgmma block
-constexpr int kSteps = RT_BK / 16;
-constexpr int kConsumers = kGroups * 128;
-// Sums beyond what an even share of the registers holds: a whole warpgroup produces and lends its registers.
-constexpr int kThreads = kConsumers + (RT_REALLOCATE ? 128 : 32);
-constexpr int kConsumerRegisters = kGroups == 3 ? 152 : 232, kProducerRegisters = kGroups == 3 ? 56 : 40;
-
-// Layout codes: nn 0, nt 1, tn 2, tt 3.
-constexpr bool kAAlongK = RT_LAYOUT < 2;         // a is [m, k]: k is contiguous
-constexpr bool kBAlongK = (RT_LAYOUT & 1) == 1;  // b is [n, k]
-constexpr bool kXAlongK = kSwap ? kBAlongK : kAAlongK, kYAlongK = kSwap ? kAAlongK : kBAlongK;
-
-static_assert(kGroupX % 64 == 0 && kGroupY % 8 == 0 && kGroupY <= 256 && RT_BK % 64 == 0, "tile");
-static_assert(kYAlongK || RT_GROUPS_Y == 1 || kGroupY % 64 == 0, "slabs of y belong to one warpgroup");
-static_assert(!RT_PINGPONG || (RT_GROUPS_X * RT_GROUPS_Y == 1 && !RT_CLUSTER), "taking turns");
-static_assert(!RT_CLUSTER || kSharers == 1, "a cluster shares operands or k");
-static_assert(RT_STORE_BUFFERS >= 2, "buffers of the epilogue");
 
 // One operand's tile: slabs of 128 bytes a row, swizzled by TMA. ALONG_K: rows are x or y and slabs follow k;
 // otherwise rows are k. SHARERS blocks of a cluster bring a part of the rows each.
-template <int EXTENT, bool ALONG_K, int SHARERS>
+template <int EXTENT, bool ALONG_K, int SHARERS, int KEEP>
 struct Operand {
   static constexpr int kSlabs = ALONG_K ? RT_BK / 64 : (EXTENT + 63) / 64;
   static constexpr int kRows = ALONG_K ? EXTENT : RT_BK;
@@ -76,7 +52,7 @@ struct Operand {
   // `corner` is the tile's in x or y, `turn` its number along k; `part` is this block's among the sharers, `blocks`
   // all of them as a mask.
   static __device__ __forceinline__ void load(rt_u32 to, const RtTensorMap& map, rt_u32 barrier, int corner, int k,
-                                              int batch, int turn, int part, rt_u32 blocks) {
+                                              int batch, int turn, int part, rt_u32 blocks, rt_u64 policy) {
     if (kInTurn) {
       if (turn % SHARERS != part) return;
       part = 0;
@@ -87,9 +63,9 @@ struct Operand {
       const int c0 = (ALONG_K ? k : corner) + slab * 64, c1 = (ALONG_K ? corner : k) + row;
       const rt_u32 box = to + slab * kSlabBytes + row * 128;
       if constexpr (SHARERS > 1) {
-        rt_tensor_multicast(box, map, barrier, c0, c1, batch, blocks);
+        rt_tensor_multicast<KEEP>(box, map, barrier, c0, c1, batch, blocks, policy);
       } else {
-        rt_tensor_load(box, map, barrier, c0, c1, batch);
+        rt_tensor_load<KEEP>(box, map, barrier, c0, c1, batch, policy);
       }
     }
   }
@@ -102,61 +78,16 @@ struct Operand {
   }
 };
 
-using OperandX = Operand<kBlockX, kXAlongK, kClusterY>;
-using OperandY = Operand<kBlockY, kYAlongK, kClusterX>;
+constexpr int kKeepX = kSwap ? RT_KEEP_B : RT_KEEP_A, kKeepY = kSwap ? RT_KEEP_A : RT_KEEP_B;
+using OperandX = Operand<kBlockX, kXAlongK, kClusterY, kKeepX>;
+using OperandY = Operand<kBlockY, kYAlongK, kClusterX, kKeepY>;
 constexpr int kStageBytes = OperandX::kBytes + OperandY::kBytes;
 
-// A box of the epilogue: 64 of x and kStoreY of y, rows of d. Its rows are kStoreColumns wide.
-constexpr int largest_divisor(int value) {
-  return value % 64 == 0 ? 64 : value % 32 == 0 ? 32 : value % 16 == 0 ? 16 : 8;
-}
-constexpr int kStoreY = kSwap && kGroupY < 64 ? kGroupY : largest_divisor(kGroupY);
-constexpr int kStoreColumns = kSwap ? 64 : kStoreY;
-constexpr int kStoreBytes = 64 * kStoreY * 2;
-constexpr int kStoresY = kGroupY / kStoreY;  // boxes of a warpgroup
 constexpr int kStagingOffset = RT_STAGES * kStageBytes;
 constexpr int kStagingEnd = kStagingOffset + (RT_STORE_TMA ? kGroups * RT_STORE_BUFFERS * kStoreBytes : 0);
-// Sums of the whole tile, where a cluster adds them, take the place of the stages. The pitch spreads a warp's writes
-// over the banks.
-constexpr int kSumPitch = RT_BN + (kSwap ? 4 : 8);
+// Sums of the whole tile, where a cluster adds them, take the place of the stages.
 constexpr int kSumBytes = RT_CLUSTER ? RT_BM * kSumPitch * 4 : 0;
 constexpr int kBarrierOffset = kStagingEnd > kSumBytes ? kStagingEnd : kSumBytes;
-
-struct Extents {
-  int m, n, k, batch;
-};
-
-// One tile of d and a share of k.
-struct Work {
-  int x, y;  // corner
-  int batch, share;
-  KRange range;
-};
-
-__device__ __forceinline__ int work_count(const Extents& e) {
-  const int tiles_m = (e.m + RT_BM * RT_CLUSTER_M - 1) / (RT_BM * RT_CLUSTER_M);
-  const int tiles_n = (e.n + RT_BN * RT_CLUSTER_N - 1) / (RT_BN * RT_CLUSTER_N);
-  return tiles_m * tiles_n * e.batch * (RT_PARTIAL ? RT_SPLIT_K : 1);
-}
-
-// Work number `id` of a cluster, as seen by its block `rank`.
-__device__ __forceinline__ Work work_at(int id, const Extents& e, int rank) {
-  const int tiles_m = (e.m + RT_BM * RT_CLUSTER_M - 1) / (RT_BM * RT_CLUSTER_M);
-  const int tiles_n = (e.n + RT_BN * RT_CLUSTER_N - 1) / (RT_BN * RT_CLUSTER_N);
-  Work work;
-  work.share = RT_CLUSTER ? rank : 0;
-  if (RT_PARTIAL) {
-    work.share = id % RT_SPLIT_K;
-    id /= RT_SPLIT_K;
-  }
-  work.batch = id / (tiles_m * tiles_n);
-  const TilePosition tile = raster(id - work.batch * tiles_m * tiles_n, tiles_m, tiles_n);
-  const int rank_x = kSharers > 1 ? rank % kClusterX : 0, rank_y = kSharers > 1 ? rank / kClusterX : 0;
-  work.x = ((kSwap ? tile.n : tile.m) * kClusterX + rank_x) * kBlockX;
-  work.y = ((kSwap ? tile.m : tile.n) * kClusterY + rank_y) * kBlockY;
-  work.range = k_range(e.k, work.share);
-  return work;
-}
 
 // Position in the ring of stages.
 struct Ring {
@@ -199,6 +130,7 @@ __device__ __forceinline__ void produce(const Shared& shared, const RtTensorMap&
   for (int i = 0; i < kClusterY; ++i) sharers_x |= 1u << (i * kClusterX);
   sharers_x <<= rank_x;
   const rt_u32 sharers_y = ((1u << kClusterX) - 1) << (rank_y * kClusterX);
+  const rt_u64 policy_x = rt_keep_policy<kKeepX>(), policy_y = rt_keep_policy<kKeepY>();
   Ring ring;
   const int count = work_count(e);
 #pragma unroll 1
@@ -210,14 +142,12 @@ __device__ __forceinline__ void produce(const Shared& shared, const RtTensorMap&
       rt_barrier_wait(shared.empty(ring.stage), ring.parity ^ 1);
       const rt_u32 full = shared.full(ring.stage), to = shared.stage(ring.stage);
       rt_barrier_expect(full, kStageBytes);
-      OperandX::load(to, map_x, full, work.x, k, work.batch, t, kSharers > 1 ? rank_y : 0, sharers_x);
-      OperandY::load(to + OperandX::kBytes, map_y, full, work.y, k, work.batch, t, kSharers > 1 ? rank_x : 0,
-                     sharers_y);
+      OperandX::load(to, map_x, full, work.x, k, work.batch, t, kSharers > 1 ? rank_y : 0, sharers_x, policy_x);
+      OperandY::load(to + OperandX::kBytes, map_y, full, work.y, k, work.batch, t, kSharers > 1 ? rank_x : 0, sharers_y,
+                     policy_y);
     }
   }
 }
-
-typedef float Sums[kBlocksX][kSums];
 
 // This warp has read the stage.
 __device__ __forceinline__ void release(const Shared& shared, int stage, int lane) {
@@ -228,10 +158,13 @@ __device__ __forceinline__ void release(const Shared& shared, int stage, int lan
   }
 }
 
-// The products of `tiles` stages; `x0` and `y0` are this warpgroup's corner within the tile.
+// The products of `tiles` stages; `x0` and `y0` are this warpgroup's corner within the tile. Taking turns, a warpgroup
+// starts once the other has waited for all stages of the tile before (`first`: there is none): a barrier's parity
+// tells a phase only from the next.
 __device__ __forceinline__ void multiply(Sums& sums, const Shared& shared, Ring& ring, int tiles, rt_u32 x0, rt_u32 y0,
-                                         int lane) {
+                                         int lane, int group, bool first, bool last) {
   int before = 0;
+  if (RT_PINGPONG && !first) rt_named_barrier(kTurnBarrier + group, kConsumers);
 #pragma unroll 1
   for (int t = 0; t < tiles; ++t) {
     rt_barrier_wait(shared.full(ring.stage), ring.parity);
@@ -252,6 +185,7 @@ __device__ __forceinline__ void multiply(Sums& sums, const Shared& shared, Ring&
     before = ring.stage;
     ring.next();
   }
+  if (RT_PINGPONG && !last) rt_named_barrier_arrive(kTurnBarrier + (group ^ 1), kConsumers);
   rt_wgmma_wait<0>();
 #pragma unroll
   for (int i = 0; i < kBlocksX; ++i)
@@ -259,231 +193,6 @@ __device__ __forceinline__ void multiply(Sums& sums, const Shared& shared, Ring&
     for (int j = 0; j < kSums; ++j) rt_wgmma_pin(sums[i][j]);
   release(shared, before, lane);
 }
-
-#if !RT_PARTIAL && !RT_CLUSTER
-// Two neighbours (aligned to both) or one of a storage type; zero where `valid` is false, without a branch. Volatile:
-// the compiler would hoist more of these loads out of the epilogue's loops than there are registers for.
-#define RT_LOAD_IF "{.reg .pred p; setp.ne.u32 p, %"
-__device__ __forceinline__ void load_two(float* v, const float* p, bool valid) {
-  v[0] = v[1] = 0;
-  asm volatile(RT_LOAD_IF "3, 0; @p ld.global.nc.v2.f32 {%0, %1}, [%2];}"
-               : "+f"(v[0]), "+f"(v[1])
-               : "l"(p), "r"(static_cast<rt_u32>(valid)));
-}
-__device__ __forceinline__ void load_two(rt_u16* v, const rt_u16* p, bool valid) {
-  v[0] = v[1] = 0;
-  asm volatile(RT_LOAD_IF "3, 0; @p ld.global.nc.v2.u16 {%0, %1}, [%2];}"
-               : "+h"(v[0]), "+h"(v[1])
-               : "l"(p), "r"(static_cast<rt_u32>(valid)));
-}
-__device__ __forceinline__ void load_one(float& v, const float* p, bool valid) {
-  v = 0;
-  asm volatile(RT_LOAD_IF "2, 0; @p ld.global.nc.f32 %0, [%1];}" : "+f"(v) : "l"(p), "r"(static_cast<rt_u32>(valid)));
-}
-__device__ __forceinline__ void load_one(rt_u16& v, const rt_u16* p, bool valid) {
-  v = 0;
-  asm volatile(RT_LOAD_IF "2, 0; @p ld.global.nc.u16 %0, [%1];}" : "+h"(v) : "l"(p), "r"(static_cast<rt_u32>(valid)));
-}
-
-// What the epilogue adds to the four sums of a block: [0] and [1] at (x, y) and (x, y + 1), [2] and [3] eight further
-// in x. Zero outside d.
-struct Addends {
-#if RT_BETA
-  RtOut c[4];
-#endif
-#if RT_BIAS
-  RtIn bias[2];  // of y and y + 1, or, with RT_SWAP, of x and x + 8
-#endif
-
-  __device__ __forceinline__ void load(const RtEpilogueArgs& args, const Extents& e, int batch, int x, int y) {
-#if RT_BETA
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-      const int xi = x + i * 4;
-      const size_t matrix = static_cast<size_t>(batch) * e.m;
-      if constexpr (kSwap) {
-        const RtOut* const from = args.c + (matrix + y) * e.n + xi;
-        load_one(c[i], from, xi < e.n && y < e.m);
-        load_one(c[i + 1], from + e.n, xi < e.n && y + 1 < e.m);
-      } else {
-        load_two(c + i, args.c + (matrix + xi) * e.n + y, xi < e.m && y < e.n);  // n is even
-      }
-    }
-#endif
-#if RT_BIAS
-    if constexpr (kSwap) {
-      load_one(bias[0], args.bias + x, x < e.n);
-      load_one(bias[1], args.bias + x + 8, x + 8 < e.n);
-    } else {
-      load_two(bias, args.bias + y, y < e.n);
-    }
-#endif
-  }
-};
-
-__device__ __forceinline__ void finish_block(float* v, const RtEpilogueArgs& args, const Addends& addends) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    v[i] *= args.alpha;
-#if RT_BETA
-    v[i] += args.beta * RtType<RT_OUT>::load(addends.c[i]);
-#endif
-#if RT_BIAS
-    v[i] += RtType<RT_DTYPE>::load(addends.bias[kSwap ? i / 2 : i % 2]);
-#endif
-    v[i] = rt_activate(v[i]);
-  }
-}
-#endif
-
-#if !RT_STORE_TMA && !RT_CLUSTER
-// Straight from registers: a warp writes whole sectors of fp32, 8 rows × 8 columns an instruction or two.
-__device__ __forceinline__ void store_block(const float* v, float* d, const Extents& e, int x, int y) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const int xi = x + i / 2 * 8, yi = y + i % 2;
-    const int row = kSwap ? yi : xi, column = kSwap ? xi : yi;
-    float* const p = d + static_cast<size_t>(row) * e.n + column;
-    if (row >= e.m || column >= e.n) continue;
-    if constexpr (kSwap) {
-      *p = v[i];
-    } else if (i % 2 == 0) {
-      *reinterpret_cast<float2*>(p) = make_float2(v[i], v[i + 1]);  // n is even
-    }
-  }
-}
-#endif
-
-#if RT_STORE_TMA
-template <bool TRANS>
-__device__ __forceinline__ void store_matrices(rt_u32 to, const rt_u32* r, bool four) {
-  if (four) {
-    if constexpr (TRANS) {
-      asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r[0]),
-                   "r"(r[1]), "r"(r[2]), "r"(r[3])
-                   : "memory");
-    } else {
-      asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r[0]), "r"(r[1]),
-                   "r"(r[2]), "r"(r[3])
-                   : "memory");
-    }
-  } else if constexpr (TRANS) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(to), "r"(r[0]), "r"(r[1])
-                 : "memory");
-  } else {
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(to), "r"(r[0]), "r"(r[1]) : "memory");
-  }
-}
-
-// XOR of the 16-byte chunk of a row, as TMA's swizzle of 128, 64, 32 or no bytes has it.
-__device__ __forceinline__ int store_swizzle(int row) {
-  if (kStoreColumns == 64) return row & 7;
-  if (kStoreColumns == 32) return row >> 1 & 3;
-  if (kStoreColumns == 16) return row >> 2 & 1;
-  return 0;
-}
-
-// Where this lane's row of the matrices that start at block `j` (8 of y) goes within a box. The four matrices are
-// (x 0, y 0) (x 8, y 0) (x 0, y 8) (x 8, y 8).
-__device__ __forceinline__ rt_u32 store_offset(int warp, int lane, int j) {
-  const int x_half = lane >> 3 & 1, y_block = j + (lane >> 4);
-  const int row = kSwap ? y_block * 8 + (lane & 7) : warp * 16 + x_half * 8 + (lane & 7);
-  const int chunk = kSwap ? warp * 2 + x_half : y_block;
-  return row * kStoreColumns * 2 + ((chunk ^ store_swizzle(row)) << 4);
-}
-
-// Writes a warpgroup's part of the tile, box by box, through a ring of buffers: while TMA reads one, the next is
-// written. `at` is the ring's position, kept from tile to tile. (x, y) is the part's corner in d.
-__device__ __forceinline__ void store_tile(Sums& sums, const RtEpilogueArgs& args, const Extents& e,
-                                           const RtTensorMap& map_d, rt_u32 buffers, int& at, int batch, int x, int y,
-                                           int group) {
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
-#pragma unroll
-  for (int box = 0; box < kBlocksX * kStoresY; ++box) {
-    const int i = box / kStoresY, y0 = box % kStoresY * kStoreY;
-    const rt_u32 buffer = buffers + at * kStoreBytes;
-    if (++at == RT_STORE_BUFFERS) at = 0;
-    const int x_lane = x + i * 64 + warp * 16 + (lane >> 2), y_lane = y + y0 + (lane & 3) * 2;
-    constexpr int kAhead = 4;  // blocks whose addends are loaded together: more take registers, fewer take time
-    Addends addends[kAhead];
-#pragma unroll
-    for (int j = 0; j < kStoreY / 8; j += 2) {
-#pragma unroll
-      for (int h = 0; h < kAhead && j % kAhead == 0 && j + h < kStoreY / 8; ++h) {
-        addends[h].load(args, e, batch, x_lane, y_lane + (j + h) * 8);
-      }
-      const bool four = j + 1 < kStoreY / 8;
-      rt_u32 packed[4];
-#pragma unroll
-      for (int h = 0; h < (four ? 2 : 1); ++h) {
-        float v[4];
-#pragma unroll
-        for (int s = 0; s < 4; ++s) v[s] = sums[i][(y0 / 8 + j + h) * 4 + s];
-        finish_block(v, args, addends[(j + h) % kAhead]);
-        packed[h * 2] = rt_pack2<RT_OUT>(v[0], v[1]);
-        packed[h * 2 + 1] = rt_pack2<RT_OUT>(v[2], v[3]);
-      }
-      store_matrices<kSwap>(buffer + store_offset(warp, four ? lane : lane & 15, j), packed, four);
-    }
-    rt_async_fence();
-    const bool leader = (threadIdx.x & 127) == 0;
-    // The buffer written next is free once all but the last RT_STORE_BUFFERS - 2 stores have been read; the barrier
-    // tells the others.
-    if (leader) rt_store_wait_read<RT_STORE_BUFFERS - 2>();
-    rt_named_barrier(1 + group, 128);
-    if (leader) {
-      const int bx = x + i * 64, by = y + y0;
-      rt_tensor_store(map_d, buffer, kSwap ? bx : by, kSwap ? by : bx, batch);
-      rt_store_commit();
-    }
-  }
-}
-#endif
-
-#if RT_CLUSTER
-// Lays a warpgroup's sums out as rows of d. (x, y) is the corner of its part within the tile.
-__device__ __forceinline__ void spread_sums(const Sums& sums, float* tile, int x, int y) {
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
-#pragma unroll
-  for (int i = 0; i < kBlocksX; ++i)
-#pragma unroll
-    for (int j = 0; j < kSums; j += 2) {
-      const int xi = x + i * 64 + warp * 16 + (lane >> 2) + (j & 2) * 4, yi = y + j / 4 * 8 + (lane & 3) * 2;
-      if constexpr (kSwap) {
-        tile[yi * kSumPitch + xi] = sums[i][j];
-        tile[(yi + 1) * kSumPitch + xi] = sums[i][j + 1];
-      } else {
-        *reinterpret_cast<float2*>(tile + xi * kSumPitch + yi) = make_float2(sums[i][j], sums[i][j + 1]);
-      }
-    }
-}
-
-// Finishes this block's part of the tile from the sums of all blocks of the cluster, added in the order of the shares.
-__device__ __forceinline__ void reduce_tile(rt_u32 tile, const RtEpilogueArgs& args, const Extents& e,
-                                            const Work& work) {
-  constexpr int kQuads = RT_BM * RT_BN / 4 / RT_SPLIT_K;  // a block
-  const int m0 = kSwap ? work.y : work.x, n0 = kSwap ? work.x : work.y;
-#pragma unroll 1
-  for (int id = threadIdx.x; id < kQuads; id += kConsumers) {
-    const int element = (work.share * kQuads + id) * 4;
-    const int row = element / RT_BN, column = element % RT_BN;
-    if (m0 + row >= e.m || n0 + column >= e.n) continue;
-    float v[4] = {};
-#pragma unroll
-    for (int s = 0; s < RT_SPLIT_K; ++s) {
-      rt_u32 remote;
-      float4 f;
-      asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(tile + (row * kSumPitch + column) * 4), "r"(s));
-      asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
-                   : "=f"(f.x), "=f"(f.y), "=f"(f.z), "=f"(f.w)
-                   : "r"(remote)
-                   : "memory");
-      v[0] += f.x, v[1] += f.y, v[2] += f.z, v[3] += f.w;
-    }
-    rt_finish<4>(v, args, (static_cast<size_t>(work.batch) * e.m + m0 + row) * e.n + n0 + column, n0 + column);
-  }
-}
-#endif
 
 }  // namespace
 
@@ -528,14 +237,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #endif
   }
   if constexpr (kSharers > 1) {
-    rt_cluster_barrier();
+    rt_cluster_meet();
   } else {
     __syncthreads();
   }
 
   if (group == kGroups) {
     if constexpr (RT_REALLOCATE) rt_registers_lower<kProducerRegisters>();
-    if (threadIdx.x == kConsumers) produce(shared, kSwap ? map_b : map_a, kSwap ? map_a : map_b, e, rank);
+    if (warp == kGroups * 4 && rt_elect()) produce(shared, kSwap ? map_b : map_a, kSwap ? map_a : map_b, e, rank);
     __syncwarp();
 #if RT_CLUSTER
     rt_cluster_barrier();
@@ -563,7 +272,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #endif
     Sums sums;
     Ring ring;
-    int turn = 0, at = 0;
+    [[maybe_unused]] int turn = 0, at = 0;
     const int count = work_count(e);
 #pragma unroll 1
     for (int id = blockIdx.x / kClusterBlocks; id < count; id += gridDim.x / kClusterBlocks) {
@@ -576,13 +285,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
           continue;
         }
       }
-      multiply(sums, shared, ring, work.range.tiles, x0, y0, lane);
+      const int step = gridDim.x / kClusterBlocks;
+      multiply(sums, shared, ring, work.range.tiles, x0, y0, lane, group, id < step, id + step >= count);
 #if RT_STORE_TMA
       store_tile(sums, args, e, map_d, shared.stages + kStagingOffset + group * (RT_STORE_BUFFERS * kStoreBytes), at,
                  work.batch, work.x + group_x, work.y + group_y, group);
 #elif RT_CLUSTER
       // Nobody reads the stages any more.
-      rt_named_barrier(1, kConsumers);
+      rt_named_barrier(kGroupBarrier, kConsumers);
       spread_sums(sums, reinterpret_cast<float*>(memory), group_x, group_y);
       rt_cluster_barrier();
       reduce_tile(shared.stages, args, e, work);
@@ -612,6 +322,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     if ((threadIdx.x & 127) == 0) rt_store_wait_read<0>();
 #endif
   }
-  // No block leaves while others of the cluster arrive at its barriers or read its memory.
-  if constexpr (kClusterBlocks > 1) rt_cluster_barrier();
+  // No block leaves while others of the cluster arrive at its barriers or read its memory. What a thread read of others
+  // has been used when it gets here.
+  if constexpr (kClusterBlocks > 1) rt_cluster_meet();
 }
