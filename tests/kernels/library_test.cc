@@ -91,6 +91,10 @@ TEST(BuiltinTemplatesTest, ExamplesCanBePlannedCompiledAndPredicted) {
        {"gemm m=4096 n=4096 k=4096 dtype=bf16", "gemm m=1 n=4096 k=4096 dtype=fp16 bias=1 act=gelu",
         "gemm m=37 n=1001 k=513 dtype=fp32 beta=1", "gemm m=128 n=8192 k=8192 dtype=bf16 layout=nn out=fp32",
         "softmax rows=4096 cols=32000 dtype=fp32", "rmsnorm rows=7 cols=8192 dtype=bf16 residual=1",
+        "softmax rows=4096 cols=32000 dtype=fp32 mask=1 scaled=1",
+        "softmax rows=64 cols=131072 dtype=bf16 log=1 causal=1",
+        "layernorm rows=7 cols=8192 dtype=fp16 residual=1 act=relu", "layernorm rows=5 cols=1000003 dtype=fp32",
+        "glu rows=3 cols=14336 dtype=bf16 packed=0 act=gelu", "glu rows=1000 cols=7 dtype=fp32",
         "elementwise n=1000003 dtype=fp32 chain=fma(a,b,c)"}) {
     texts.push_back(text);
   }
