@@ -1,4 +1,5 @@
 // RMS norm and LayerNorm.
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -18,7 +19,11 @@ class Norm : public HostReference {
         weight_(p_.Find("weight")),
         bias_(p_.Find("bias")),
         center_(center),
-        relu_(p_.NameOr("act", 0) != 0) {}
+        relu_(p_.NameOr("act", 0) != 0),
+        // Largest quantised magnitude: of FP8 E4M3, or of INT8's symmetric range.
+        limit_(p_.Name("quant") == 0                           ? 0
+               : p_.Name("quant") == p_.Name("QUANT_FP8_E4M3") ? 448
+                                                               : 127) {}
 
   absl::StatusOr<std::vector<ReferenceValue>> Evaluate(const std::string& tensor,
                                                        const std::vector<int64_t>& indices) const override {
@@ -32,9 +37,16 @@ class Norm : public HostReference {
       return values;
     }
     Row row;
+    if (tensor == "scale") {
+      return ByRows(
+          indices, 1, [&](int64_t number) { row = RowOf(number); },
+          [&](int64_t) {
+            return ReferenceValue{row.scale, row.largest_magnitude / limit_};
+          });
+    }
     return ByRows(
         indices, columns_, [&](int64_t number) { row = RowOf(number); },
-        [&](int64_t index) { return Element(row, index); });
+        [&](int64_t index) { return limit_ == 0 ? Element(row, index) : Quantised(row, index); });
   }
 
  private:
@@ -43,6 +55,9 @@ class Norm : public HostReference {
     double mean = 0;
     double mean_absolute = 0;
     double factor = 0;  // 1 / √(variance + eps)
+    // With 8-bit output: the largest magnitude of an element, and the scale.
+    double largest_magnitude = 0;
+    double scale = 0;
   };
 
   // The normalised tensor: x, or x + residual rounded to dtype (added in fp32, as the definition says).
@@ -67,6 +82,11 @@ class Norm : public HostReference {
       squares += difference * difference;
     }
     row.factor = 1.0 / std::sqrt(squares / count + p_.scalars.at("eps"));
+    for (int64_t j = 0; limit_ != 0 && j < columns_; ++j) {
+      const ReferenceValue y = Element(row, number * columns_ + j);
+      row.scale = std::max(row.scale, std::fabs(y.value) / limit_);
+      row.largest_magnitude = std::max(row.largest_magnitude, y.magnitude);
+    }
     return row;
   }
 
@@ -81,10 +101,19 @@ class Norm : public HostReference {
     return {y, magnitude};
   }
 
+  ReferenceValue Quantised(const Row& row, int64_t index) const {
+    if (row.scale == 0) return {};
+    const ReferenceValue y = Element(row, index);
+    const double value = y.value / row.scale;
+    // The scale's own error moves every element of the row by as much, relatively.
+    return {value, y.magnitude / row.scale + std::fabs(value) * row.largest_magnitude / (row.scale * limit_)};
+  }
+
   const Problem p_;
   const int64_t columns_;
   const int x_, residual_, weight_, bias_;
   const bool center_, relu_;
+  const double limit_;
 };
 
 }  // namespace

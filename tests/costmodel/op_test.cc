@@ -339,6 +339,27 @@ TEST(OpTest, LayernormAndGluWorkEqualsCountedLoops) {
   EXPECT_EQ(OpsOn(WorkOf("glu rows=3 cols=5 dtype=fp32 act=gelu"), "fp32"), g.fp32 + 3 * 15);
 }
 
+TEST(OpTest, QuantisedNormsWriteEightBitsAndScales) {
+  for (const std::string kind : {"rmsnorm", "layernorm"}) {
+    const Work plain = WorkOf(kind + " rows=3 cols=5 dtype=bf16");
+    for (const std::string quant : {"fp8_e4m3", "int8"}) {
+      const Op op = MustParse(kind + " rows=3 cols=5 dtype=bf16 quant=" + quant);
+      EXPECT_EQ(op.text, kind + " rows=3 cols=5 dtype=bf16 quant=" + quant);
+      const auto tensors = Catalog().Find(kind)->Tensors(op);
+      ASSERT_TRUE(tensors.ok()) << tensors.status();
+      EXPECT_EQ((*tensors)[2].spec.dtype(), quant == "int8" ? v1::INT8 : v1::FP8_E4M3);
+      EXPECT_EQ(tensors->back().spec.name(), "scale");
+      EXPECT_EQ(tensors->back().spec.dtype(), v1::FP32);
+      EXPECT_EQ(tensors->back().elements, 3);
+      const Work work = WorkOf(op.text);
+      // Maximum cols - 1, the scale, products.
+      EXPECT_EQ(OpsOn(work, "fp32"), OpsOn(plain, "fp32") + 3 * (4 + 1 + 5));
+      EXPECT_EQ(work.bytes_read, plain.bytes_read);
+      EXPECT_EQ(work.bytes_written, 3 * 5 + 3 * 4);
+    }
+  }
+}
+
 TEST(OpTest, LargeWorkDoesNotWrap) {
   // 2 · 2^20 · 2^21 · 2^22 = 2^64.
   const Work work = WorkOf("gemm m=1048576 n=2097152 k=4194304 dtype=bf16");

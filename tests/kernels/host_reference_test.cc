@@ -218,6 +218,30 @@ TEST(HostReferenceTest, LayernormByItsDefinition) {
   }
 }
 
+TEST(HostReferenceTest, QuantisedNormsScaleTheirRows) {
+  for (const std::string kind : {"rmsnorm", "layernorm"}) {
+    for (const bool fp8 : {false, true}) {
+      const double limit = fp8 ? 448 : 127;
+      const Instance plain = Make(kind + " rows=3 cols=11 dtype=bf16");
+      const Instance in = Make(kind + " rows=3 cols=11 dtype=bf16 quant=" + (fp8 ? "fp8_e4m3" : "int8"));
+      const auto y = plain.All("y"), q = in.All("y"), scale = in.All("scale");
+      ASSERT_EQ(scale.size(), 3u);
+      for (int r = 0; r < 3; ++r) {
+        double largest = 0, largest_quantised = 0;
+        for (int j = 0; j < 11; ++j) largest = std::max(largest, std::fabs(y[r * 11 + j].value));
+        EXPECT_NEAR(scale[r].value, largest / limit, 1e-15);
+        EXPECT_GE(scale[r].magnitude, scale[r].value * (1 - 1e-12));
+        for (int j = 0; j < 11; ++j) {
+          EXPECT_NEAR(q[r * 11 + j].value * scale[r].value, y[r * 11 + j].value, 1e-13);
+          EXPECT_GE(q[r * 11 + j].magnitude, std::fabs(q[r * 11 + j].value) * (1 - 1e-12));
+          largest_quantised = std::max(largest_quantised, std::fabs(q[r * 11 + j].value));
+        }
+        EXPECT_NEAR(largest_quantised, limit, 1e-10);
+      }
+    }
+  }
+}
+
 TEST(HostReferenceTest, GluByItsDefinition) {
   for (const bool packed : {false, true}) {
     for (const bool silu : {false, true}) {

@@ -2,45 +2,61 @@
 // residual_out:
 //   RMS norm    y = h · rsqrt(mean(h²) + eps) · weight
 //   LayerNorm   y = (h − mean(h)) · rsqrt(var(h) + eps) · weight (+ bias)
-// then an activation.
+// then an activation, then, if asked for, 8 bits with a scale for each row: scale = max |y| / (448 or 127), y / scale.
 //
-// Defines: RT_DTYPE; RT_CENTER (0 RMS norm, 1 LayerNorm); RT_RESIDUAL and RT_BIAS (0 or 1); RT_ACT (0 none, 1 relu);
-// RT_VARIANT (0 the row in registers in its storage type; 1 several passes over global memory, any length); RT_BLOCK
-// threads a block; RT_ROWS rows a block (variant 0); RT_VEC elements a vector, a divisor of cols; RT_ITEMS vectors a
-// thread holds (0) or loads at once (1).
+// Defines: RT_DTYPE; RT_QUANT (0 none, 1 FP8 E4M3, 2 INT8); RT_CENTER (0 RMS norm, 1 LayerNorm); RT_RESIDUAL and
+// RT_BIAS (0 or 1); RT_ACT (0 none, 1 relu); RT_VARIANT (0 the row in registers in its storage type; 1 several passes
+// over global memory, any length); RT_BLOCK threads a block; RT_ROWS rows a block (variant 0); RT_VEC elements a
+// vector, a divisor of cols; RT_ITEMS vectors a thread holds (0) or loads at once (1).
 #pragma once
 
+#include "common/quantized.cuh"
 #include "common/row.cuh"
 #include "common/types.cuh"
 #include "common/vector.cuh"
 
 typedef RtVector<RT_DTYPE, RT_VEC> RtNormVector;
 typedef RtNormVector::Store RtNormStore;
+#if RT_QUANT
+typedef RtQuantized<RT_QUANT == 1 ? RT_FP8_E4M3 : RT_INT8, RT_VEC> RtNormResult;
+typedef rt_u8 RtNormOut;
+#else
+typedef RtNormVector RtNormResult;
+typedef RtNormStore RtNormOut;
+#endif
 constexpr int kRtNormThreads = RT_BLOCK / RT_ROWS;  // of one row
 typedef RtRow<kRtNormThreads, RT_ROWS, 1> RtNormRow;
 
-// The mean comes before the squares: each reduction has its own words, so that one barrier each is enough.
+// Each reduction has its own words, so that one barrier each is enough.
 struct RtNormShared {
+#if RT_QUANT
+  RtNormRow::Shared largest;
+#endif
   RtNormRow::Shared squares;
 #if RT_CENTER
   RtNormRow::Shared mean;
 #endif
 };
 
-// The pointers of one row; null for tensors that the instance does not have.
+// The pointers of one row (weight, bias and scale: of the tensor); null for tensors that the instance does not have.
 struct RtNormPointers {
   const RtNormStore* x;
   const RtNormStore* residual;
   const RtNormStore* weight;
   const RtNormStore* bias;
-  RtNormStore* y;
+  RtNormOut* y;
   RtNormStore* residual_out;
+  float* scale;
 };
 
 struct RtNormMoments {
   float mean;    // 0 for RMS norm
   float factor;  // 1 / √(variance + eps)
 };
+
+__device__ __forceinline__ rt_i64 rt_norm_row_number() {
+  return static_cast<rt_i64>(blockIdx.x) * RT_ROWS + threadIdx.x / kRtNormThreads;
+}
 
 __device__ __forceinline__ int rt_norm_column(int k) {
   return (k * kRtNormThreads + static_cast<int>(threadIdx.x % kRtNormThreads)) * RT_VEC;
@@ -75,18 +91,41 @@ __device__ __forceinline__ float rt_norm_activate(float y) {
   return y;
 }
 
-__device__ __forceinline__ RtNormVector rt_norm_apply(const RtNormVector& h, const RtNormVector& weight,
-                                                      const RtNormVector& bias, RtNormMoments m) {
-  float y[RT_VEC];
+__device__ __forceinline__ void rt_norm_apply(const RtNormVector& h, const RtNormVector& weight,
+                                              const RtNormVector& bias, RtNormMoments m, float (&y)[RT_VEC]) {
 #pragma unroll
   for (int i = 0; i < RT_VEC; ++i) {
     y[i] = (RT_CENTER ? h.get(i) - m.mean : h.get(i)) * m.factor;
     y[i] = rt_norm_activate(RT_BIAS ? fmaf(y[i], weight.get(i), bias.get(i)) : y[i] * weight.get(i));
   }
-  RtNormVector out;
-  out.set(y);
-  return out;
 }
+
+// `inverse` is 1 / scale of the row.
+__device__ __forceinline__ void rt_norm_store(float (&y)[RT_VEC], float inverse, RtNormOut* to) {
+#if RT_QUANT
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) y[i] *= inverse;
+#endif
+  RtNormResult out;
+  out.set(y);
+  out.store_stream(to);
+}
+
+#if RT_QUANT
+__device__ __forceinline__ float rt_norm_largest(const float (&y)[RT_VEC], float largest) {
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) largest = fmaxf(largest, fabsf(y[i]));
+  return largest;
+}
+
+// Writes the row's scale and returns its inverse. A row of zeros has scale 0 and stays zeros.
+__device__ __forceinline__ float rt_norm_scale(const RtNormPointers& p, int cols, float largest, RtNormShared* shared) {
+  constexpr float kMax = RT_QUANT == 1 ? rt_quantized_max<RT_FP8_E4M3>() : rt_quantized_max<RT_INT8>();
+  largest = RtNormRow::max(largest, &shared->largest);
+  if (threadIdx.x % kRtNormThreads == 0 && cols > 0) p.scale[rt_norm_row_number()] = largest / kMax;
+  return largest > 0.0f ? kMax / largest : 0.0f;
+}
+#endif
 
 // Loads RT_ITEMS vectors of h from number `base` on (zeros past the end) and writes residual_out.
 __device__ __forceinline__ void rt_norm_load(const RtNormPointers& p, int cols, int base, RtNormVector (&h)[RT_ITEMS]) {
@@ -158,9 +197,22 @@ __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, i
     if (rt_norm_column(k) < cols) rt_norm_load_parameters(p, rt_norm_column(k), &weight[k], &bias[k]);
   }
   const RtNormMoments m = rt_norm_moments(h, cols, length, eps, shared);
+  float inverse = 1.0f;
+  float y[RT_VEC];
+#if RT_QUANT
+  float largest = 0.0f;
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
-    if (rt_norm_column(k) < cols) rt_norm_apply(h[k], weight[k], bias[k], m).store_stream(p.y + rt_norm_column(k));
+    rt_norm_apply(h[k], weight[k], bias[k], m, y);
+    if (rt_norm_column(k) < cols) largest = rt_norm_largest(y, largest);
+  }
+  inverse = rt_norm_scale(p, cols, largest, shared);
+#endif
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    if (rt_norm_column(k) >= cols) continue;
+    rt_norm_apply(h[k], weight[k], bias[k], m, y);
+    rt_norm_store(y, inverse, p.y + rt_norm_column(k));
   }
 }
 #else
@@ -209,6 +261,28 @@ struct RtNormRunning {
   }
 };
 
+// Calls use(y, column) for each vector of the chunk at `base`, read once more.
+template <typename Use>
+__device__ __forceinline__ void rt_norm_reload(const RtNormPointers& p, int cols, int base, RtNormMoments m, Use use) {
+  const RtNormStore* const from = RT_RESIDUAL ? p.residual_out : p.x;
+  RtNormVector h[RT_ITEMS];
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    h[k].fill(0);
+    if (rt_norm_column(base + k) < cols) h[k].load_cached(from + rt_norm_column(base + k));
+  }
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    if (rt_norm_column(base + k) >= cols) continue;
+    RtNormVector weight;
+    RtNormVector bias;
+    float y[RT_VEC];
+    rt_norm_load_parameters(p, rt_norm_column(base + k), &weight, &bias);
+    rt_norm_apply(h[k], weight, bias, m, y);
+    use(y, rt_norm_column(base + k));
+  }
+}
+
 __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, int length, float eps,
                                             RtNormShared* shared) {
   RtNormVector h[RT_ITEMS];
@@ -219,22 +293,21 @@ __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, i
     running.add(h, cols, base);
   }
   const RtNormMoments m = running.reduce(length, eps, shared);
-  // Backwards: what was read (or written) last is still in a cache.
-  const RtNormStore* const from = RT_RESIDUAL ? p.residual_out : p.x;
+#if RT_QUANT
+  // Backwards, then forwards: what was read (or written) last is still in a cache.
+  float largest = 0.0f;
   for (base -= RT_ITEMS; base >= 0; base -= RT_ITEMS) {
-#pragma unroll
-    for (int k = 0; k < RT_ITEMS; ++k) {
-      h[k].fill(0);
-      if (rt_norm_column(base + k) < cols) h[k].load_cached(from + rt_norm_column(base + k));
-    }
-#pragma unroll
-    for (int k = 0; k < RT_ITEMS; ++k) {
-      if (rt_norm_column(base + k) >= cols) continue;
-      RtNormVector weight;
-      RtNormVector bias;
-      rt_norm_load_parameters(p, rt_norm_column(base + k), &weight, &bias);
-      rt_norm_apply(h[k], weight, bias, m).store_stream(p.y + rt_norm_column(base + k));
-    }
+    rt_norm_reload(p, cols, base, m, [&](float(&y)[RT_VEC], int) { largest = rt_norm_largest(y, largest); });
   }
+  const float inverse = rt_norm_scale(p, cols, largest, shared);
+  for (base = 0; rt_norm_column(base) < cols; base += RT_ITEMS) {
+    rt_norm_reload(p, cols, base, m, [&](float(&y)[RT_VEC], int column) { rt_norm_store(y, inverse, p.y + column); });
+  }
+#else
+  // Backwards: what was read (or written) last is still in a cache.
+  for (base -= RT_ITEMS; base >= 0; base -= RT_ITEMS) {
+    rt_norm_reload(p, cols, base, m, [&](float(&y)[RT_VEC], int column) { rt_norm_store(y, 1.0f, p.y + column); });
+  }
+#endif
 }
 #endif

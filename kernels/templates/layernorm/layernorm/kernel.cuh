@@ -9,13 +9,16 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_layernorm(const RtNorm
 #if RT_BIAS
                                                                     const RtNormStore* bias,
 #endif
-                                                                    RtNormStore* y,
+                                                                    RtNormOut* y,
 #if RT_RESIDUAL
                                                                     RtNormStore* residual_out,
 #endif
+#if RT_QUANT
+                                                                    float* scale,
+#endif
                                                                     float eps, rt_i64 rows, rt_i64 cols) {
   __shared__ RtNormShared shared;
-  const rt_i64 row = static_cast<rt_i64>(blockIdx.x) * RT_ROWS + threadIdx.x / kRtNormThreads;
+  const rt_i64 row = rt_norm_row_number();
   const rt_i64 offset = row * cols;
   RtNormPointers p = {};
   p.x = x + offset;
@@ -27,6 +30,9 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_layernorm(const RtNorm
 #endif
 #if RT_BIAS
   p.bias = bias;
+#endif
+#if RT_QUANT
+  p.scale = scale;
 #endif
   // A row past the end takes part in the barriers with no columns of its own.
   rt_norm_row(p, row < rows ? static_cast<int>(cols) : 0, static_cast<int>(cols), eps, &shared);
