@@ -164,6 +164,14 @@ __device__ __forceinline__ RtElement rt_element(const void* p, rt_i64 i, int dty
     const rt_u32 bits = static_cast<const rt_u32*>(p)[i];
     return {static_cast<double>(__uint_as_float(bits)), bits == 0xFFFFFFFFu};
   }
+  if (dtype == RT_FP8_E4M3) {
+    const rt_u8 bits = static_cast<const rt_u8*>(p)[i];
+    return {static_cast<double>(RtType<RT_FP8_E4M3>::load(bits)), bits == 0xFFu};
+  }
+  if (dtype == RT_INT8) {
+    // No value is free for poison: an element never written is a −1, which is wrong nearly everywhere.
+    return {static_cast<double>(static_cast<const signed char*>(p)[i]), false};
+  }
   const rt_u16 bits = static_cast<const rt_u16*>(p)[i];
   const float v = dtype == RT_FP16 ? RtType<RT_FP16>::load(bits) : RtType<RT_BF16>::load(bits);
   return {static_cast<double>(v), bits == 0xFFFFu};
@@ -236,7 +244,8 @@ __device__ __forceinline__ void rt_judge(RtElement got, double ref, double bound
 }
 
 // Compares a whole output with the reference: element i is right if |out − ref| ≤ relative·|ref| +
-// accumulate·mag + tiny. NaN matches NaN alone. dtype: FP32, FP16 or BF16. Adds to *result.
+// accumulate·mag + tiny. NaN matches NaN alone. dtype: FP32, FP16, BF16, FP8_E4M3 or INT8. Adds
+// to *result.
 // Launch: 8 blocks an SM × 256 threads.
 extern "C" __global__ void rt_compare(const void* out, const double* ref, const float* mag, rt_i64 n, int dtype,
                                       double relative, double accumulate, double tiny, CompareResult* result) {

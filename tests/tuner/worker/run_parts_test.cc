@@ -307,6 +307,14 @@ TEST(VerifyTest, DecodesElements) {
   EXPECT_TRUE(std::isinf(DecodeElement(infinity, v1::FP16)));
   const unsigned char poison[] = {0xff, 0xff, 0xff, 0xff};
   for (const v1::DType dtype : {v1::FP32, v1::FP16, v1::BF16}) EXPECT_TRUE(std::isnan(DecodeElement(poison, dtype)));
+  EXPECT_TRUE(std::isnan(DecodeElement(poison, v1::FP8_E4M3)));
+  EXPECT_EQ(DecodeElement(poison, v1::INT8), -1);
+  const unsigned char largest[] = {0x7e};
+  EXPECT_EQ(DecodeElement(largest, v1::FP8_E4M3), 448);
+  const unsigned char subnormal[] = {0x83};
+  EXPECT_EQ(DecodeElement(subnormal, v1::FP8_E4M3), -3 * std::ldexp(1.0, -9));
+  const unsigned char one_fp8[] = {0x38};
+  EXPECT_EQ(DecodeElement(one_fp8, v1::FP8_E4M3), 1.0);
 }
 
 TEST(VerifyTest, DamageOutsideWeighsMoreThanWrongElements) {
