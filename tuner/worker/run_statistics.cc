@@ -11,7 +11,7 @@ namespace {
 constexpr double kReplayUs = 2000;
 constexpr int kMaxGraphNodes = 300;
 constexpr double kThrottledBelow = 0.97;
-constexpr int kRejectedBeforeRebase = 3;
+constexpr int kRejectedBeforeRebase = 2;
 constexpr double kNoisyAbove = 0.2;
 
 // Largest k with P(Binomial(n, 1/2) < k) ≤ 2.5 %: the interval runs from the k-th smallest sample to the k-th
