@@ -105,6 +105,37 @@ TEST_F(CliSweepTest, CancelAndResume) {
   EXPECT_EQ(fake_.Request("WatchSweep"), "name: \"sweeps/s1\"");
 }
 
+TEST_F(CliSweepTest, TryShowsOneAndRacesSeveral) {
+  ProcessResult result = Run("--device cuda:1 try gemm m=64 n=64 k=64 dtype=bf16 --config gemm_mma:stages=3,block_m=128 "
+                             "--clock sustained --l2 warm --seed 4");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(fake_.Request("RaceConfigs"),
+            "op: \"gemm m=64 n=64 k=64 dtype=bf16\" device: \"cuda:1\" entrant { template_id: \"gemm_mma\" config { key: "
+            "\"block_m\" value: 128 } config { key: \"stages\" value: 3 } } l2: WARM clock: SUSTAINED seed: 4");
+  EXPECT_THAT(result.out, HasSubstr("time        168.40 µs ±0.3 % (3 samples of 12, 0 thrown away)\n"));
+  EXPECT_THAT(result.out, HasSubstr("state       L2 COLD, clock COOL at 1980 MHz, 412 W, 51 °C\n"));
+  *fake_.canned.raced.add_trial() = fake_.canned.tried;
+  fake_.canned.raced.mutable_trial(1)->set_outcome(v1::WRONG_RESULT);
+  result = Run("try gemm m=64 --template gemm_mma --config stages=3 --config stages=4");
+  EXPECT_EQ(result.code, 6);
+  EXPECT_THAT(result.out, HasSubstr("WRONG_RESULT"));
+  EXPECT_EQ(Run("try gemm m=64 --config stages=many").code, 2);
+  EXPECT_EQ(Run("try").code, 2);
+}
+
+TEST_F(CliSweepTest, B11_ReplayTellsByItsExitCode) {
+  ProcessResult result = Run("trial replay s1/trials/3");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(fake_.Request("ReplayTrial"), "name: \"sweeps/s1/trials/3\"");
+  EXPECT_THAT(result.out, HasSubstr("differs     driver: 580.95 → 590.1\n"));
+  EXPECT_THAT(result.out, HasSubstr("agrees      yes\n"));
+  fake_.canned.replayed.set_agrees(false);
+  fake_.canned.replayed.mutable_after()->mutable_measurement()->set_median_us(200);
+  result = Run("trial replay sweeps/s1/trials/3");
+  EXPECT_EQ(result.code, 6);
+  EXPECT_THAT(result.err, HasSubstr("REPLAY_DIFFERS"));
+}
+
 TEST_F(CliSweepTest, LocalWithoutADaemonBesideItSaysSo) {
   // The folder of binaries may or may not hold rooftuned, so the program runs from another place.
   std::vector<std::string> command = Command("--local devices list");

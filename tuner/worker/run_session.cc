@@ -188,8 +188,8 @@ absl::Status RunSession::SetUpTimer(const worker::v1::MeasureOptions& options, P
     RT_ASSIGN_OR_RETURN(work.flush, problem_->FlushBuffer());
     work.flush_bytes = problem_->flush_bytes();
   }
-  RT_ASSIGN_OR_RETURN(participant->timer,
-                      KernelTimer::Create({context_, *support_, highest_clock_mhz_}, std::move(work), options));
+  const TimerContext context = {context_, *support_, surroundings_.monitor, *surroundings_.clock, highest_clock_mhz_};
+  RT_ASSIGN_OR_RETURN(participant->timer, KernelTimer::Create(context, std::move(work), options));
   return participant->timer->WarmUp();
 }
 
