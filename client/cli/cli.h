@@ -44,6 +44,7 @@ struct TuneOptions {
   std::vector<std::string> templates;
   std::string strategy = "model";
   int max_trials = 0;
+  int top_predicted = 0;
   double time_budget_s = 0;
   uint64_t seed = 0;
   std::string l2 = "cold";
@@ -101,7 +102,8 @@ absl::Status TrialsList(Context& context, const ListOptions& options);
 absl::Status Try(Context& context, const TryOptions& options);
 // FAILED_PRECONDITION (REPLAY_DIFFERS) if the new measurement does not agree.
 absl::Status TrialReplay(Context& context, const std::string& name);
-absl::Status Export(Context& context, const std::vector<std::string>& sweeps, const std::string& suite, const std::string& out);
+absl::Status Export(Context& context, const std::vector<std::string>& sweeps, const std::string& suite,
+                    const std::string& out);
 absl::Status Import(Context& context, const std::string& file);
 absl::Status TemplatesList(Context& context);
 absl::Status TemplatesShow(Context& context, const std::string& id);

@@ -17,7 +17,7 @@ using CliSweepTest = CliTest;
 
 TEST_F(CliSweepTest, TuneSendsItsOptions) {
   const ProcessResult result = Run(
-      "--device cuda:1 tune --template gemm_mma --template gemm_simt gemm m=64 n=64 k=64 dtype=bf16 --max-trials 16 "
+      "--device cuda:1 tune --template gemm_mma --template gemm_simt gemm m=64 n=64 k=64 dtype=bf16 --max-trials 16 --top-predicted 99 "
       "--time-budget 1.5 --strategy random --seed 9 --l2 warm --clock sustained --compile-timeout-ms 100 "
       "--run-timeout-ms 200 --max-spill-bytes -1 --no-baselines --request-id r --detach");
   EXPECT_EQ(result.code, 0) << result.err;
@@ -25,7 +25,7 @@ TEST_F(CliSweepTest, TuneSendsItsOptions) {
   EXPECT_EQ(fake_.Request("CreateSweep"),
             "spec { op: \"gemm m=64 n=64 k=64 dtype=bf16\" device: \"cuda:1\" template_id: \"gemm_mma\" template_id: "
             "\"gemm_simt\" strategy: RANDOM max_trials: 16 time_budget_s: 1.5 seed: 9 l2: WARM clock: SUSTAINED "
-            "compile_timeout_ms: 100 run_timeout_ms: 200 max_spill_bytes: -1 no_baselines: true } request_id: \"r\"");
+            "compile_timeout_ms: 100 run_timeout_ms: 200 max_spill_bytes: -1 no_baselines: true top_predicted: 99 } request_id: \"r\"");
   EXPECT_EQ(fake_.Calls("WatchSweep"), 0);
 }
 

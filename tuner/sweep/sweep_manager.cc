@@ -45,6 +45,7 @@ absl::Status CheckSpec(const v1::SweepSpec& spec) {
   if (spec.max_trials() < 0 || spec.max_trials() > kMaxTrialsLimit) {
     return BadSpec(absl::StrCat("max_trials must be between 0 (default) and ", kMaxTrialsLimit));
   }
+  if (spec.top_predicted() < 0) return BadSpec("top_predicted must not be negative");
   if (!(spec.time_budget_s() >= 0 && spec.time_budget_s() <= kMaxBudgetS)) {
     return BadSpec("time_budget_s must be between 0 (none) and one week");
   }
@@ -192,8 +193,9 @@ absl::StatusOr<v1::Sweep> SweepManagerImpl::Validate(const v1::SweepSpec& spec) 
   RT_ASSIGN_OR_RETURN(Lane* lane, FindLane(spec.device()));
   const auto calibration = deps_.store.GetCalibration(lane->backend.device_key);
   const std::vector<std::string> ids(spec.template_id().begin(), spec.template_id().end());
-  RT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(deps_.library, spec.op(), lane->backend.profile,
+  RT_ASSIGN_OR_RETURN(Plan plan, MakePlan(deps_.library, spec.op(), lane->backend.profile,
                                                 calibration.ok() ? &*calibration : nullptr, ids));
+  if (spec.top_predicted() > 0) KeepBestPredicted(spec.top_predicted(), plan);
   v1::Sweep sweep;
   *sweep.mutable_spec() = WithDefaults(spec);
   sweep.mutable_spec()->set_op(plan.op.text);

@@ -106,6 +106,7 @@ absl::Status SweepRun::MakeStrategyAndPlan() {
   const std::vector<std::string> ids(spec.template_id().begin(), spec.template_id().end());
   RT_ASSIGN_OR_RETURN(plan_, MakePlan(context_.library, spec.op(), context_.backend.profile,
                                       calibration_ ? &*calibration_ : nullptr, ids));
+  if (spec.top_predicted() > 0) KeepBestPredicted(spec.top_predicted(), *plan_);
   *sweep_.mutable_bounds() = plan_->bounds;
   auto& progress = *sweep_.mutable_progress();
   progress.Clear();
@@ -303,7 +304,10 @@ absl::Status SweepRun::RunOnDevice(Candidate& candidate) {
   const absl::Time begin = context_.clock.Now();
   const auto ran = context_.backend.runner->Run(request);
   const double wall_s = absl::ToDoubleSeconds(context_.clock.Now() - begin);
-  (*sweep_.mutable_progress()->mutable_spent_s())["run"] += wall_s;
+  auto& spent = *sweep_.mutable_progress()->mutable_spent_s();
+  const double verify_s = ran.ok() ? std::min(wall_s, ran->verify_ms() / 1e3) : 0;
+  spent["verify"] += verify_s;
+  spent["measure"] += wall_s - verify_s;
   trial.set_run_ms(wall_s * 1e3);
   if (absl::IsCancelled(ran.status())) {
     trial.set_outcome(v1::NOT_RUN);

@@ -71,7 +71,7 @@ absl::Status PreparedProblem::CheckRequest() const {
       return Error(absl::StatusCode::kInvalidArgument, "BAD_PROBLEM", absl::StrCat("tensor '", name, "' is malformed"));
     }
     // Zeros draw less power and hold higher clocks: times on them flatter.
-    if (IsInput(tensor) && tensor.fill().mean() == 0 && tensor.fill().stddev() == 0) {
+    if (IsInput(tensor) && IsFloat(tensor.spec().dtype()) && tensor.fill().mean() == 0 && tensor.fill().stddev() == 0) {
       return Error(absl::StatusCode::kInvalidArgument, "BAD_PROBLEM",
                    absl::StrCat("input '", name, "' would be all zeros; give it a mean or a deviation"));
     }

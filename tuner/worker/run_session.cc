@@ -129,7 +129,10 @@ absl::Status RunSession::SetUpCandidate(const RunRequest& request, Participant* 
   }
   RT_ASSIGN_OR_RETURN(participant->module, LoadedModule::Load(context_, request.cubin(), "the candidate"));
   if (request.verify()) {
-    RT_RETURN_IF_ERROR(VerifyCandidate(request, participant));
+    const absl::Time begin = absl::Now();
+    const absl::Status verified = VerifyCandidate(request, participant);
+    participant->result.set_verify_ms(MillisecondsSince(begin));
+    RT_RETURN_IF_ERROR(verified);
     if (!Passed(participant)) return absl::OkStatus();
   }
   const int64_t workspace_bytes = std::max<int64_t>(request.plan().workspace_bytes().value(), 0);
