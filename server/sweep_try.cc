@@ -49,7 +49,8 @@ void SweepCore::RaceConfigs(v1::RaceConfigsRequest request, const CallPtr& call,
   const auto device = context_.devices.Resolve(request.device());
   if (!device.ok()) return done(device.status());
   request.set_device((*device)->device.id());
-  context_.sweeps->RaceConfigs(request, [call] { return call->cancelled(); }, std::move(done));
+  context_.sweeps->RaceConfigs(
+      request, [call] { return call->cancelled(); }, std::move(done));
 }
 
 void SweepCore::TryConfig(const v1::TryConfigRequest& request, const CallPtr& call, Done<v1::Trial> done) {

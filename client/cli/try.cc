@@ -118,15 +118,16 @@ absl::Status TrialReplay(Context& context, const std::string& name) {
     PrintTrial(response.after(), nullptr);
     std::printf("before      %s, %s\n", MeasurementText(response.before().measurement()).c_str(),
                 OutcomeText(response.before()).c_str());
-    for (const auto& [field, change] : response.difference()) std::printf("differs     %s: %s\n", field.c_str(), change.c_str());
+    for (const auto& [field, change] : response.difference())
+      std::printf("differs     %s: %s\n", field.c_str(), change.c_str());
     std::printf("agrees      %s\n", response.agrees() ? "yes" : "NO");
   }
   if (response.agrees()) return absl::OkStatus();
-  return Error(absl::StatusCode::kFailedPrecondition, "REPLAY_DIFFERS",
-               absl::StrFormat("%s does not repeat: %s before, %s now%s", request.name(),
-                               MeasurementText(response.before().measurement()),
-                               MeasurementText(response.after().measurement()),
-                               response.difference().empty() ? "" : "; the environment differs"));
+  return Error(
+      absl::StatusCode::kFailedPrecondition, "REPLAY_DIFFERS",
+      absl::StrFormat("%s does not repeat: %s before, %s now%s", request.name(),
+                      MeasurementText(response.before().measurement()), MeasurementText(response.after().measurement()),
+                      response.difference().empty() ? "" : "; the environment differs"));
 }
 
 }  // namespace rooftune::cli

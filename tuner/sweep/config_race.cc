@@ -36,7 +36,8 @@ ConfigRace::ConfigRace(Context context, const v1::RaceConfigsRequest& request) :
 absl::StatusOr<std::unique_ptr<ConfigRace>> ConfigRace::Create(Context context, const v1::RaceConfigsRequest& request,
                                                                const Calibration* calibration) {
   if (request.entrant_size() < 1 || request.entrant_size() > kMaxEntrants) {
-    return Bad("BAD_SPEC", absl::StrCat("a race has 1 to ", kMaxEntrants, " configurations, not ", request.entrant_size()));
+    return Bad("BAD_SPEC",
+               absl::StrCat("a race has 1 to ", kMaxEntrants, " configurations, not ", request.entrant_size()));
   }
   std::unique_ptr<ConfigRace> race(new ConfigRace(context, request));
   if (calibration != nullptr) race->calibration_ = *calibration;
@@ -46,7 +47,8 @@ absl::StatusOr<std::unique_ptr<ConfigRace>> ConfigRace::Create(Context context, 
   }
   // All templates where one entrant names none; the order of points does not matter here.
   if (static_cast<int>(ids.size()) < request.entrant_size()) ids.clear();
-  RT_ASSIGN_OR_RETURN(race->plan_, MakePlan(context.library, request.op(), context.backend.profile, calibration, ids, 1));
+  RT_ASSIGN_OR_RETURN(race->plan_,
+                      MakePlan(context.library, request.op(), context.backend.profile, calibration, ids, 1));
   for (const auto& entrant : request.entrant()) RT_RETURN_IF_ERROR(race->Add(entrant));
   return race;
 }
@@ -55,14 +57,14 @@ absl::Status ConfigRace::Add(const v1::RaceConfigsRequest::Entrant& wanted) {
   std::vector<std::string> ids;
   for (const KernelTemplate* source : plan_.templates) ids.push_back(source->id());
   if (wanted.template_id().empty() && ids.size() > 1) {
-    return Bad("AMBIGUOUS_TEMPLATE", absl::StrCat("several templates implement `", plan_.op.text, "` here: ",
-                                                  absl::StrJoin(ids, ", "), "; name one"));
+    return Bad("AMBIGUOUS_TEMPLATE", absl::StrCat("several templates implement `", plan_.op.text,
+                                                  "` here: ", absl::StrJoin(ids, ", "), "; name one"));
   }
   const std::string& id = wanted.template_id().empty() ? ids[0] : wanted.template_id();
   const auto found = std::find(ids.begin(), ids.end(), id);
   if (found == ids.end()) {
-    return Bad("UNKNOWN_TEMPLATE", absl::StrCat("no template `", id, "` implements `", plan_.op.text, "` here; those that do: ",
-                                                absl::StrJoin(ids, ", ")));
+    return Bad("UNKNOWN_TEMPLATE", absl::StrCat("no template `", id, "` implements `", plan_.op.text,
+                                                "` here; those that do: ", absl::StrJoin(ids, ", ")));
   }
   const auto index = static_cast<size_t>(found - ids.begin());
   Entrant entrant;
@@ -112,9 +114,10 @@ absl::Status ConfigRace::CompileEntrant(Entrant& entrant) {
     return absl::OkStatus();
   }
   // Spills are shown, not refused: whoever asks for this very configuration wants to see it.
-  return DescribeTrial({*entrant.source, plan_.op, plan_.work, entrant.config, backend.profile,
-                        calibration_ ? &*calibration_ : nullptr, entrant.compiled, entrant.plan, /*max_spill_bytes=*/-1},
-                       trial);
+  return DescribeTrial(
+      {*entrant.source, plan_.op, plan_.work, entrant.config, backend.profile, calibration_ ? &*calibration_ : nullptr,
+       entrant.compiled, entrant.plan, /*max_spill_bytes=*/-1},
+      trial);
 }
 
 worker::v1::RunRequest ConfigRace::RequestFor(const Entrant& entrant) const {
@@ -164,8 +167,8 @@ absl::Status ConfigRace::RunTogether(const std::vector<Entrant*>& entrants) {
   const double wall_s = absl::ToDoubleSeconds(context_.clock.Now() - begin);
   if (result.outcome() != v1::OK || result.result_size() < race.entrant_size()) {
     return Error(absl::StatusCode::kUnavailable, "RACE_FAILED",
-                 absl::StrCat("the configurations could not be raced (", v1::Outcome_Name(result.outcome()), "): ",
-                              result.message()));
+                 absl::StrCat("the configurations could not be raced (", v1::Outcome_Name(result.outcome()),
+                              "): ", result.message()));
   }
   for (int i = 0; i < race.entrant_size(); ++i) {
     RT_RETURN_IF_ERROR(Take(result.result(i), wall_s / race.entrant_size(), *entrants[static_cast<size_t>(i)]));

@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "rooftune/v1/service.pb.h"
-#include "tuner/sweep/planner.h"
 #include "tuner/sweep/backend.h"
+#include "tuner/sweep/planner.h"
 
 namespace rooftune {
 

@@ -17,13 +17,13 @@ absl::Status DescribeTrial(const CompiledCandidate& candidate, v1::Trial& trial)
     if (kernel.symbol() == launch.symbol()) resources = kernel.resources();
   }
   resources.set_dynamic_shared_bytes(static_cast<int32_t>(launch.dynamic_shared_bytes().value()));
-  resources.set_threads_per_block(static_cast<int32_t>(launch.block_x().value() * launch.block_y().value() *
-                                                       launch.block_z().value()));
+  resources.set_threads_per_block(
+      static_cast<int32_t>(launch.block_x().value() * launch.block_y().value() * launch.block_z().value()));
   resources.set_blocks_per_sm(ComputeOccupancy(resources.threads_per_block(), resources.registers_per_thread(),
                                                resources.static_shared_bytes() + resources.dynamic_shared_bytes(),
-                                               candidate.device).blocks_per_sm);
-  *trial.mutable_prediction() =
-      PredictTime(candidate.work, mapped, resources, candidate.device, candidate.calibration);
+                                               candidate.device)
+                                  .blocks_per_sm);
+  *trial.mutable_prediction() = PredictTime(candidate.work, mapped, resources, candidate.device, candidate.calibration);
   const CompiledVerdict verdict = JudgeCompiled(resources, candidate.max_spill_bytes, candidate.device);
   trial.set_outcome(verdict.outcome);
   trial.set_message(verdict.message);

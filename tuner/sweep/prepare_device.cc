@@ -12,7 +12,8 @@ namespace {
 constexpr int kPrepareTimeoutMs = 120'000;
 constexpr size_t kLogLimit = 4096;
 
-absl::StatusOr<std::string> CompileHelper(Compiler& compiler, const worker::v1::CompileRequest& request, const char* what) {
+absl::StatusOr<std::string> CompileHelper(Compiler& compiler, const worker::v1::CompileRequest& request,
+                                          const char* what) {
   RT_ASSIGN_OR_RETURN(const auto compiled, compiler.Compile(request));
   if (compiled.outcome() == v1::OK) return compiled.cubin();
   return Error(absl::StatusCode::kFailedPrecondition, "HARNESS_COMPILE_FAILED",
@@ -36,8 +37,8 @@ absl::Status PrepareDevice(const TemplateLibrary& library, Backend& backend, con
   const bool memory = prepared.outcome() == v1::OUT_OF_MEMORY;
   return Error(memory ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kFailedPrecondition,
                memory ? "OUT_OF_MEMORY" : "PREPARE_FAILED",
-               absl::StrCat("the problem could not be set up on the device (", v1::Outcome_Name(prepared.outcome()), "): ",
-                            prepared.message()));
+               absl::StrCat("the problem could not be set up on the device (", v1::Outcome_Name(prepared.outcome()),
+                            "): ", prepared.message()));
 }
 
 }  // namespace rooftune

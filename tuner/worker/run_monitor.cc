@@ -85,7 +85,7 @@ std::string ThrottleText(uint64_t reasons) {
   constexpr struct {
     uint64_t bit;
     const char* text;
-  } kReasons[] = {{0x4, "power cap"},          {0x8, "hardware slowdown"}, {0x10, "sync boost"},
+  } kReasons[] = {{0x4, "power cap"},           {0x8, "hardware slowdown"},   {0x10, "sync boost"},
                   {0x20, "thermal (software)"}, {0x40, "thermal (hardware)"}, {0x80, "power brake"}};
   std::vector<std::string> texts;
   for (const auto& reason : kReasons) {
@@ -103,9 +103,11 @@ std::string SharingText(const SharingFacts& facts) {
   } else if (facts.mig_mode) {
     texts.push_back("MIG is on: other slices share power and clocks");
   }
-  if (facts.mps) texts.push_back("MPS is running: other clients may compute at the same time, and a fault may hit them");
+  if (facts.mps)
+    texts.push_back("MPS is running: other clients may compute at the same time, and a fault may hit them");
   if (facts.other_processes > 0) {
-    texts.push_back(absl::StrCat(facts.other_processes, facts.other_processes == 1 ? " process holds" : " processes hold",
+    texts.push_back(absl::StrCat(facts.other_processes,
+                                 facts.other_processes == 1 ? " process holds" : " processes hold",
                                  " it: bursts that others disturb are thrown away"));
   }
   return absl::StrJoin(texts, "; ");

@@ -11,8 +11,8 @@ namespace {
 
 using Device = struct NvmlDeviceTag*;
 
-constexpr int kClockSm = 1;           // NVML_CLOCK_SM
-constexpr int kGpuSensor = 0;         // NVML_TEMPERATURE_GPU
+constexpr int kClockSm = 1;    // NVML_CLOCK_SM
+constexpr int kGpuSensor = 0;  // NVML_TEMPERATURE_GPU
 constexpr unsigned kMaxProcesses = 64;
 constexpr int kInsufficientSize = 7;  // NVML_ERROR_INSUFFICIENT_SIZE
 

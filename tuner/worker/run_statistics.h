@@ -33,8 +33,8 @@ struct Verdict {
   std::string message;
 };
 
-// True if the samples, in the order they were taken, rise or fall: Kendall's rank correlation with time is significant at
-// 1 %, and what it amounts to (the medians of the first and the last third) is more than the targets of the options.
+// True if the samples, in the order they were taken, rise or fall: Kendall's rank correlation with time is significant
+// at 1 %, and what it amounts to (the medians of the first and the last third) is more than the targets of the options.
 bool Drifts(const std::vector<double>& samples, const worker::v1::MeasureOptions& options);
 
 // When to stop, and which samples count. Options have their defaults.

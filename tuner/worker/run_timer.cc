@@ -226,7 +226,8 @@ Verdict KernelTimer::Finish(v1::Measurement* measurement) const {
   measurement->set_timing(chunks_.empty() ? v1::EVENTS : v1::GRAPH);
   measurement->set_sm_clock_mhz(sm_clock_mhz_);
   measurement->set_discarded_samples(discarded_ + stop_.drifting());
-  AddReading({seen_.power_w(), seen_.temperature_c(), seen_.throttle_reasons(), seen_.foreign_processes()}, measurement);
+  AddReading({seen_.power_w(), seen_.temperature_c(), seen_.throttle_reasons(), seen_.foreign_processes()},
+             measurement);
   measurement->set_contended(seen_.contended());
   measurement->set_contended_samples(seen_.contended_samples());
   Verdict verdict = stop_.Finish(abandoned_, measurement);

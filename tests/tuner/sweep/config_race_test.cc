@@ -12,7 +12,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kTimes[] = "profile: 'h200-sxm' name: 'test' time_ns: '20000 + 10*abs(block - 256) + 1000*abs(vec - 8)' ";
+constexpr char kTimes[] =
+    "profile: 'h200-sxm' name: 'test' time_ns: '20000 + 10*abs(block - 256) + 1000*abs(vec - 8)' ";
 
 class ConfigRaceTest : public SweepTest {
  protected:
@@ -25,10 +26,12 @@ class ConfigRaceTest : public SweepTest {
   absl::StatusOr<v1::RaceConfigsResponse> Race(const v1::RaceConfigsRequest& request) {
     absl::Notification answered;
     absl::StatusOr<v1::RaceConfigsResponse> answer = absl::UnknownError("no answer");
-    manager_->RaceConfigs(request, [] { return false; }, [&](auto result) {
-      answer = std::move(result);
-      answered.Notify();
-    });
+    manager_->RaceConfigs(
+        request, [] { return false; },
+        [&](auto result) {
+          answer = std::move(result);
+          answered.Notify();
+        });
     EXPECT_TRUE(answered.WaitForNotificationWithTimeout(absl::Seconds(30)));
     return answer;
   }
@@ -54,7 +57,8 @@ TEST_F(ConfigRaceTest, TriesOneConfigurationAndStoresNothing) {
 
 TEST_F(ConfigRaceTest, RacesSeveralInTheirOrder) {
   Start(absl::StrCat(kTimes, "rule { phase: RUN when: 'block == 512' outcome: WRONG_RESULT message: 'wrong' }"));
-  const auto raced = Race(Request({{{"block", 512}, {"vec", 8}}, {{"block", 256}, {"vec", 8}}, {{"block", 64}, {"vec", 8}}}));
+  const auto raced =
+      Race(Request({{{"block", 512}, {"vec", 8}}, {{"block", 256}, {"vec", 8}}, {{"block", 64}, {"vec", 8}}}));
   ASSERT_TRUE(raced.ok()) << raced.status();
   ASSERT_EQ(raced->trial_size(), 3);
   EXPECT_EQ(raced->trial(0).outcome(), v1::WRONG_RESULT);
@@ -111,10 +115,12 @@ TEST_F(ConfigRaceTest, WhoeverWaitsAtShutdownIsAnswered) {
   ASSERT_TRUE(sweep.ok());
   absl::Notification answered;
   absl::Status answer;
-  manager_->RaceConfigs(Request({{}}), [] { return false; }, [&](auto result) {
-    answer = result.status();
-    answered.Notify();
-  });
+  manager_->RaceConfigs(
+      Request({{}}), [] { return false; },
+      [&](auto result) {
+        answer = result.status();
+        answered.Notify();
+      });
   manager_->Shutdown();
   ASSERT_TRUE(answered.WaitForNotificationWithTimeout(absl::Seconds(5)));
   EXPECT_EQ(answer.code(), absl::StatusCode::kUnavailable);
@@ -123,10 +129,12 @@ TEST_F(ConfigRaceTest, WhoeverWaitsAtShutdownIsAnswered) {
 TEST_F(ConfigRaceTest, WhatNobodyWaitsForIsNotRun) {
   Start(kTimes);
   absl::Notification answered;
-  manager_->RaceConfigs(Request({{}}), [] { return true; }, [&](auto result) {
-    EXPECT_TRUE(absl::IsCancelled(result.status())) << result.status();
-    answered.Notify();
-  });
+  manager_->RaceConfigs(
+      Request({{}}), [] { return true; },
+      [&](auto result) {
+        EXPECT_TRUE(absl::IsCancelled(result.status())) << result.status();
+        answered.Notify();
+      });
   ASSERT_TRUE(answered.WaitForNotificationWithTimeout(absl::Seconds(30)));
   EXPECT_EQ(runner_->runs(), 0);
 }

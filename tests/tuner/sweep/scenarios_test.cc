@@ -22,7 +22,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kTimes[] = "profile: 'h200-sxm' name: 'test' time_ns: '20000 + 10*abs(block - 256) + 1000*abs(vec - 8)' ";
+constexpr char kTimes[] =
+    "profile: 'h200-sxm' name: 'test' time_ns: '20000 + 10*abs(block - 256) + 1000*abs(vec - 8)' ";
 
 using ScenarioTest = SweepTest;
 
@@ -31,7 +32,8 @@ std::string ConfigOf(const v1::Trial& trial) { return ConfigToString({trial.conf
 // Notices calls that overlap.
 class JealousRunner : public Runner {
  public:
-  JealousRunner(std::unique_ptr<Runner> inner, std::atomic<int>& overlaps) : inner_(std::move(inner)), overlaps_(overlaps) {}
+  JealousRunner(std::unique_ptr<Runner> inner, std::atomic<int>& overlaps)
+      : inner_(std::move(inner)), overlaps_(overlaps) {}
   absl::StatusOr<worker::v1::PrepareResult> Prepare(const worker::v1::PrepareRequest& request) override {
     return Alone([&] { return inner_->Prepare(request); });
   }
@@ -64,7 +66,9 @@ class JealousRunner : public Runner {
 
 TEST_F(ScenarioTest, B3_SweepsOfOneDeviceNeverMeasureAtTheSameTime) {
   std::atomic<int> overlaps{0};
-  wrap_runner = [&](std::unique_ptr<Runner> inner) { return std::make_unique<JealousRunner>(std::move(inner), overlaps); };
+  wrap_runner = [&](std::unique_ptr<Runner> inner) {
+    return std::make_unique<JealousRunner>(std::move(inner), overlaps);
+  };
   Start(absl::StrCat(kTimes, "rule { phase: RUN delay_s: 0.001 }"));
   std::vector<std::string> names;
   for (int i = 0; i < 3; ++i) {
@@ -78,7 +82,8 @@ TEST_F(ScenarioTest, B3_SweepsOfOneDeviceNeverMeasureAtTheSameTime) {
 }
 
 TEST_F(ScenarioTest, B3_AFullyContendedSweepEndsWithThatReason) {
-  Start(absl::StrCat(kTimes, "rule { phase: RUN outcome: TOO_NOISY message: 'contended: 2 other processes hold the GPU' }"));
+  Start(absl::StrCat(kTimes,
+                     "rule { phase: RUN outcome: TOO_NOISY message: 'contended: 2 other processes hold the GPU' }"));
   const v1::Sweep sweep = RunSweep(Spec(4));
   EXPECT_EQ(sweep.state(), v1::FAILED);
   EXPECT_THAT(sweep.message(), HasSubstr("TOO_NOISY: 4"));
@@ -141,8 +146,9 @@ TEST(ScenarioPolicyTest, B4_RegretUnderNoiseStaysBelowAPercent) {
 
 TEST_F(ScenarioTest, B4_TheRecordCarriesSamplesDispersionAndTies) {
   // Three configurations are alike, the others clearly slower.
-  Start("profile: 'h200-sxm' name: 'test' noise: 0.001 seed: 3 "
-        "time_ns: '20000 if vec == 8 and block in (128, 256, 512) else 30000'");
+  Start(
+      "profile: 'h200-sxm' name: 'test' noise: 0.001 seed: 3 "
+      "time_ns: '20000 if vec == 8 and block in (128, 256, 512) else 30000'");
   const v1::Sweep sweep = RunSweep(Spec(1000, v1::EXHAUSTIVE));
   ASSERT_EQ(sweep.state(), v1::DONE) << sweep.message();
   const auto record = store_.GetRecord(sweep.record(0));
@@ -202,8 +208,9 @@ TEST_F(ScenarioTest, C1_TheFirstBeingWrongCondemnsNobody) {
 }
 
 TEST_F(ScenarioTest, D4_D5_LimitsOfTheRequestHold) {
-  Start(absl::StrCat(kTimes, "rule { phase: RUN when: 'run == 1' delay_s: 60 } "
-                             "rule { phase: COMPILE when: 'RT_BLOCK == 64' delay_s: 60 }"));
+  Start(absl::StrCat(kTimes,
+                     "rule { phase: RUN when: 'run == 1' delay_s: 60 } "
+                     "rule { phase: COMPILE when: 'RT_BLOCK == 64' delay_s: 60 }"));
   v1::SweepSpec spec = Spec(1000, v1::EXHAUSTIVE);
   spec.set_compile_timeout_ms(100);
   spec.set_run_timeout_ms(1000);
@@ -266,7 +273,9 @@ TEST_F(ScenarioTest, E1_SharedMemoryPrunesBeforeCompiling) {
 }
 
 TEST_F(ScenarioTest, E3_AFailedCompileIsStoredAndTheSweepGoesOn) {
-  Start(absl::StrCat(kTimes, "rule { phase: COMPILE when: 'RT_BLOCK == 512' outcome: COMPILE_FAILED message: 'ptxas: too many registers' }"));
+  Start(absl::StrCat(
+      kTimes,
+      "rule { phase: COMPILE when: 'RT_BLOCK == 512' outcome: COMPILE_FAILED message: 'ptxas: too many registers' }"));
   const v1::Sweep sweep = RunSweep(Spec(1000, v1::EXHAUSTIVE));
   ASSERT_EQ(sweep.state(), v1::DONE) << sweep.message();
   for (const v1::Trial& trial : Trials(sweep.name())) {

@@ -36,14 +36,15 @@ TEST(IsContendedTest, B3_AnotherProcessAndTimeThatIsNotOurs) {
       {{1, 3'200, 3'000, 1'000, 1'000}, false},    // another process, idle
       {{1, 4'900, 3'000, 1'000, 1'000}, false},    // 1.5 times and what the host may take
       {{1, 5'100, 3'000, 1'000, 1'000}, true},
-      {{2, 2'150, 16, 4, 4}, true},            // a short burst between the slices of a spinner
-      {{1, 480, 16, 4, 4}, false},             // waking up late
+      {{2, 2'150, 16, 4, 4}, true},             // a short burst between the slices of a spinner
+      {{1, 480, 16, 4, 4}, false},              // waking up late
       {{1, 5'000, 4'800, 1'600, 1'000}, true},  // the slices lie within our events
       {{1, 4'500, 4'400, 1'450, 1'000}, false},
       {{1, 4'500, 4'400, 1'450, 0}, false},  // the first burst
   };
   for (const Case& c : cases) {
-    EXPECT_EQ(IsContended(c.facts), c.contended) << c.facts.foreign_processes << " " << c.facts.wall_us << " " << c.facts.span_us;
+    EXPECT_EQ(IsContended(c.facts), c.contended)
+        << c.facts.foreign_processes << " " << c.facts.wall_us << " " << c.facts.span_us;
   }
 }
 
