@@ -68,7 +68,9 @@ const IndexEntry::Version* IndexSnapshot::Pick(const IndexEntry& entry, const Ac
   for (const IndexEntry::Version& version : entry.versions) {
     const v1::TuningRecord& record = *version.record;
     if (!version.usable || !InGeneration(record, acceptance.generation)) continue;
-    if (acceptance.deterministic && !record.plan().deterministic()) continue;
+    // What the template claims, unless two launches showed otherwise.
+    if (acceptance.deterministic && (!record.plan().deterministic() || record.verification().nondeterministic()))
+      continue;
     if (record.evidence() < acceptance.min_evidence) {
       if (strongest != nullptr && record.evidence() > *strongest) *strongest = record.evidence();
       continue;

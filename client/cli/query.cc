@@ -59,6 +59,9 @@ void PrintRecord(const v1::TuningRecord& record) {
                 static_cast<long long>(record.verification().elements()), record.verification().max_error_ratio(),
                 record.verification().tolerance().c_str());
   }
+  if (record.verification().nondeterministic()) {
+    std::printf("bits        differ from launch to launch on equal inputs, within the bound\n");
+  }
   if (!record.artifact_digest().empty()) {
     std::printf("binary      sha256 %s (%lld bytes), %d registers, %d bytes spilled\n",
                 record.artifact_digest().c_str(), static_cast<long long>(record.artifact_bytes()),

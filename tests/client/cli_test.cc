@@ -31,6 +31,12 @@ TEST_F(CliTest, BestShowsTheRecordAndItsBaseline) {
             "op: \"gemm m=64 n=64 k=64 dtype=bf16\" device: \"cuda:0\" miss_policy: ESTIMATE");
 }
 
+TEST_F(CliTest, BestSaysThatBitsDiffer) {
+  EXPECT_THAT(Run("best gemm m=64").out, Not(HasSubstr("\nbits ")));
+  fake_.canned.best.mutable_record()->mutable_verification()->set_nondeterministic(true);
+  EXPECT_THAT(Run("best gemm m=64").out, HasSubstr("\nbits        differ from launch to launch"));
+}
+
 TEST_F(CliTest, APredictionNeverLooksLikeATime) {
   fake_.canned.best.set_match(v1::MODEL_CHOICE);
   fake_.canned.best.mutable_record()->clear_measurement();

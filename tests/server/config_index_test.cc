@@ -72,6 +72,15 @@ TEST_F(ConfigIndexTest, C7_ServesTheLowestRankThatIsAcceptable) {
   EXPECT_EQ(strongest, v1::MEASURED);
 }
 
+TEST_F(ConfigIndexTest, AClaimOfDeterminismThatWasRefutedDoesNotCount) {
+  auto first = Record(kOp, v1::MEASURED, 0);
+  first.mutable_verification()->set_nondeterministic(true);
+  const auto second = Record(kOp, v1::MEASURED, 1);
+  PublishNow({first, second}, 1);
+  EXPECT_EQ(NameOf(kOp), first.name());
+  EXPECT_EQ(NameOf(kOp, {v1::EVIDENCE_LEVEL_UNSPECIFIED, true, 0}), second.name());
+}
+
 TEST_F(ConfigIndexTest, C6_SkipsARecordWhosePreconditionsDoNotHold) {
   auto first = Record(kOp, v1::MEASURED, 0);
   auto* condition = first.mutable_plan()->add_precondition();

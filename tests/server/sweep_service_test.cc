@@ -233,6 +233,8 @@ TEST_F(SweepServiceTest, B11_AReplayComparesAndNamesWhatDiffers) {
   stored.set_index(3);
   stored.set_op(kOp);
   stored.set_outcome(v1::OK);
+  stored.set_device_key(kGpuKey);
+  stored.set_evidence(v1::MEASURED);
   (*stored.mutable_config())["block"] = 64;
   stored.mutable_measurement()->set_median_us(20.1);
   stored.mutable_environment()->set_driver("580.1");
@@ -246,6 +248,7 @@ TEST_F(SweepServiceTest, B11_AReplayComparesAndNamesWhatDiffers) {
   EXPECT_EQ(response.after().config().at("block"), 64);
   EXPECT_EQ(response.difference().at("driver"), "580.1 → 580.2");
   EXPECT_EQ(response.difference().count("nvrtc"), 0u);
+  EXPECT_EQ(response.difference().count("template_revision"), 0u);
   daemon_.manager->SetRaceTime(40);
   ASSERT_TRUE(Call(*sweeps_, &v1::SweepService::Stub::ReplayTrial, request, &response).ok());
   EXPECT_FALSE(response.agrees());

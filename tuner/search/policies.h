@@ -48,6 +48,8 @@ struct RaceEntry {
   int64_t workspace_bytes = 0;
   int64_t shared_bytes = 0;
   bool incumbent = false;
+  // Two launches on equal inputs gave other bits.
+  bool nondeterministic = false;
 };
 struct RaceVerdict {
   int winner = -1;

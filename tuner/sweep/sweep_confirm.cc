@@ -232,6 +232,7 @@ absl::Status SweepRun::ConfirmMeasured() {
     RaceEntry& entry = entries.emplace_back();
     entry.outcome = result.outcome();
     entry.measurement = result.measurement();
+    entry.nondeterministic = result.verification().nondeterministic();
     entry.workspace_bytes = racers[i].plan.workspace_bytes().value();
     entry.shared_bytes = racers[i].plan.launch(0).dynamic_shared_bytes().value();
     entry.incumbent = racers[i].is_incumbent;
@@ -280,6 +281,7 @@ absl::Status SweepRun::PublishRace(const std::vector<Racer>& racers, const std::
         if (trial != nullptr) record.add_tie(trial->name());
       }
     }
+    if (entries[i].nondeterministic) record.mutable_verification()->set_nondeterministic(true);
     record.set_default_us(default_us);
     *record.mutable_baseline() = sweep_.baseline();
     records.push_back(std::move(record));

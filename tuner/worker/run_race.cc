@@ -29,7 +29,7 @@ void RunSession::SetUpEntrant(const worker::v1::RaceRequest& request, int i, Par
   const worker::v1::Entrant& entrant = request.entrant(i);
   const bool is_baseline = entrant.has_baseline();
   absl::Status status = is_baseline ? SetUpBaseline(entrant.baseline().name(), participant)
-                                    : SetUpCandidate(entrant.candidate(), participant);
+                                    : SetUpCandidate(entrant.candidate(), /*twice=*/true, participant);
   if (status.ok() && !participant->is_out) {
     worker::v1::MeasureOptions options = request.options();
     // Everyone runs to the end: the order of arrival must not matter.

@@ -56,8 +56,11 @@ class RunSession {
   };
 
   absl::Status SetUp(const worker::v1::PrepareRequest& request, worker::v1::PrepareResult* result);
-  absl::Status SetUpCandidate(const worker::v1::RunRequest& request, Participant* participant);
-  absl::Status VerifyCandidate(const worker::v1::RunRequest& request, Participant* participant);
+  // `twice`: a candidate that is right is launched again on equal inputs, and other bits are noted.
+  absl::Status SetUpCandidate(const worker::v1::RunRequest& request, bool twice, Participant* participant);
+  absl::Status VerifyCandidate(const worker::v1::RunRequest& request, bool twice, Participant* participant);
+  absl::Status VerifyAgain(const VerifyTarget& target, const std::function<absl::Status()>& reset,
+                           const std::function<absl::Status()>& launch, Participant* participant);
   absl::Status SetUpBaseline(const std::string& name, Participant* participant);
   absl::Status SetUpMatmul(Participant* participant);
   absl::Status SetUpCopy(Participant* participant);

@@ -8,13 +8,16 @@
 namespace rooftune {
 namespace {
 
-constexpr const char* kSymbols[] = {"rt_fill", "rt_poison", "rt_reset_result", "rt_compare", "rt_check_bytes",
-                                    "rt_copy", "rt_read",   "rt_write",        "rt_empty",   "rt_read_write",
-                                    "rt_ffma", "rt_ex2",    "rt_flush_read",   "rt_l2_read", "rt_clock"};
+constexpr const char* kSymbols[] = {"rt_fill",        "rt_poison",     "rt_reset_result", "rt_compare",
+                                    "rt_check_bytes", "rt_copy",       "rt_read",         "rt_write",
+                                    "rt_empty",       "rt_read_write", "rt_ffma",         "rt_ex2",
+                                    "rt_flush_read",  "rt_l2_read",    "rt_clock",        "rt_checksum"};
 
-// Bytes that a block of 512 threads moves in one go, and its size.
+// Bytes that a block of 512 threads moves in one go, and its size; the copy kernel has smaller ones.
 constexpr int64_t kTileBytes = 32 << 10;
 constexpr int kStreamBlock = 512;
+constexpr int64_t kCopyTileBytes = 4 << 10;
+constexpr int kCopyBlock = 256;
 constexpr int kElementBlock = 256;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -98,6 +101,14 @@ absl::Status SupportModule::CheckBytes(cuda::DevicePtr from, int64_t bytes, cuda
   return Launch("rt_check_bytes", ElementGrid(bytes), kElementBlock, std::move(pack));
 }
 
+absl::Status SupportModule::Checksum(cuda::DevicePtr from, int64_t bytes, cuda::DevicePtr sum) {
+  ArgumentPack pack;
+  pack.AddPointer(from);
+  pack.AddInt64(bytes);
+  pack.AddPointer(sum);
+  return Launch("rt_checksum", ElementGrid(CeilDiv(bytes, 4)), kElementBlock, std::move(pack));
+}
+
 absl::Status SupportModule::FlushRead(cuda::DevicePtr from, int64_t bytes) {
   ArgumentPack pack;
   pack.AddPointer(from);
@@ -111,7 +122,7 @@ absl::Status SupportModule::Copy(cuda::DevicePtr from, cuda::DevicePtr to, int64
   pack.AddPointer(from);
   pack.AddPointer(to);
   pack.AddInt64(bytes);
-  return Launch("rt_copy", TileGrid(bytes), kStreamBlock, std::move(pack));
+  return Launch("rt_copy", std::max<int64_t>(1, CeilDiv(bytes, kCopyTileBytes)), kCopyBlock, std::move(pack));
 }
 
 absl::Status SupportModule::Read(cuda::DevicePtr from, int64_t bytes) {

@@ -40,6 +40,8 @@ class SupportModule {
                        v1::DType dtype, const ErrorBound& bound, cuda::DevicePtr result);
   // Adds the bytes that are not 0xFF to the 64-bit counter `damaged`.
   absl::Status CheckBytes(cuda::DevicePtr from, int64_t bytes, cuda::DevicePtr damaged);
+  // Adds a checksum of all bytes and their places to the 64-bit `sum`. `from` is aligned to 4 bytes.
+  absl::Status Checksum(cuda::DevicePtr from, int64_t bytes, cuda::DevicePtr sum);
   absl::Status FlushRead(cuda::DevicePtr from, int64_t bytes);
   absl::Status Copy(cuda::DevicePtr from, cuda::DevicePtr to, int64_t bytes);
   absl::Status Read(cuda::DevicePtr from, int64_t bytes);

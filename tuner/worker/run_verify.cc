@@ -184,6 +184,20 @@ absl::StatusOr<int64_t> Verifier::DamagedBytes(const std::vector<GuardedBuffer*>
   return static_cast<int64_t>(damaged);
 }
 
+absl::StatusOr<uint64_t> Verifier::Checksum(const PreparedProblem& problem, const VerifyTarget& target) {
+  const CudaDriver& driver = context_.driver();
+  RT_RETURN_IF_ERROR(
+      driver.Check(driver.MemsetD8Async(damaged_.ptr(), 0, sizeof(uint64_t), context_.stream()), "cuMemsetD8Async"));
+  for (const PreparedProblem::Output& output : problem.outputs()) {
+    RT_RETURN_IF_ERROR(
+        support_.Checksum(target.output(output.tensor), problem.tensors(output.tensor).bytes(), damaged_.ptr()));
+  }
+  RT_RETURN_IF_ERROR(context_.Synchronize("the checksum"));
+  uint64_t sum = 0;
+  RT_RETURN_IF_ERROR(driver.Check(driver.MemcpyDtoH(&sum, damaged_.ptr(), sizeof(sum)), "the checksum"));
+  return sum;
+}
+
 v1::Outcome OutcomeOfVerification(const v1::Verification& verification) {
   if (verification.redzone_bytes() > 0) return v1::OUT_OF_BOUNDS;
   return verification.passed() ? v1::OK : v1::WRONG_RESULT;
@@ -194,6 +208,14 @@ double DecodeElement(const unsigned char* bytes, v1::DType dtype) {
     float value = 0;
     std::memcpy(&value, bytes, sizeof(value));
     return value;
+  }
+  if (dtype == v1::INT8) return static_cast<signed char>(bytes[0]);
+  if (dtype == v1::FP8_E4M3) {
+    const int exponent = bytes[0] >> 3 & 15;
+    const double fraction = (bytes[0] & 7) / 8.0;
+    if ((bytes[0] & 0x7f) == 0x7f) return std::numeric_limits<double>::quiet_NaN();
+    const double size = exponent == 0 ? std::ldexp(fraction, -6) : std::ldexp(1 + fraction, exponent - 7);
+    return (bytes[0] & 0x80) != 0 ? -size : size;
   }
   const uint32_t bits = bytes[0] | static_cast<uint32_t>(bytes[1]) << 8;
   if (dtype == v1::BF16) {

@@ -44,6 +44,9 @@ class Verifier {
                       const std::function<absl::Status()>& launch, rooftune::v1::Verification* verification,
                       std::string* message);
 
+  // What the outputs hold, as a checksum: equal bits give equal sums.
+  absl::StatusOr<uint64_t> Checksum(const PreparedProblem& problem, const VerifyTarget& target);
+
  private:
   explicit Verifier(const GpuContext& context, SupportModule& support) : context_(context), support_(support) {}
   absl::Status CompareOutput(const PreparedProblem& problem, const PreparedProblem::Output& output, cuda::DevicePtr at,
@@ -53,7 +56,7 @@ class Verifier {
   const GpuContext& context_;
   SupportModule& support_;
   DeviceBuffer result_;   // CompareResult
-  DeviceBuffer damaged_;  // 64-bit counter
+  DeviceBuffer damaged_;  // 64-bit counter, also for checksums
 };
 
 // OUT_OF_BOUNDS for damage outside, WRONG_RESULT for wrong elements, else OK.

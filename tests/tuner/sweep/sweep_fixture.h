@@ -23,6 +23,35 @@ namespace rooftune {
 
 inline constexpr char kOp[] = "elementwise n=1048576 dtype=bf16 chain=relu(add(a,b))";
 
+// A fake runner whose races a test may touch up.
+class RaceEditor : public Runner {
+ public:
+  using Edit = std::function<void(worker::v1::RaceResult&)>;
+  RaceEditor(std::unique_ptr<Runner> runner, Edit edit) : runner_(std::move(runner)), edit_(std::move(edit)) {}
+  absl::StatusOr<worker::v1::PrepareResult> Prepare(const worker::v1::PrepareRequest& request) override {
+    return runner_->Prepare(request);
+  }
+  absl::StatusOr<worker::v1::RunResult> Run(const worker::v1::RunRequest& request) override {
+    return runner_->Run(request);
+  }
+  absl::StatusOr<worker::v1::RunResult> RunBaseline(const worker::v1::BaselineRequest& request) override {
+    return runner_->RunBaseline(request);
+  }
+  absl::StatusOr<worker::v1::RaceResult> Race(const worker::v1::RaceRequest& request) override {
+    auto result = runner_->Race(request);
+    if (result.ok()) edit_(*result);
+    return result;
+  }
+  absl::StatusOr<worker::v1::CalibrateResult> Calibrate(const worker::v1::CalibrateRequest& request) override {
+    return runner_->Calibrate(request);
+  }
+  void Interrupt() override { runner_->Interrupt(); }
+
+ private:
+  const std::unique_ptr<Runner> runner_;
+  const Edit edit_;
+};
+
 class SweepTest : public testing::Test {
  protected:
   SweepTest() {
@@ -57,6 +86,7 @@ class SweepTest : public testing::Test {
       ASSERT_TRUE(runner.ok()) << runner.status();
       runner_ = runner->get();
       backend.runner = wrap_runner ? wrap_runner(*std::move(runner)) : *std::move(runner);
+      if (edit_race_) backend.runner = std::make_unique<RaceEditor>(std::move(backend.runner), edit_race_);
     }
     std::vector<Backend> backends;
     backends.push_back(std::move(backend));
@@ -103,6 +133,8 @@ class SweepTest : public testing::Test {
   std::function<std::unique_ptr<Compiler>(Compiler& inner)> wrap_compiler;
   std::function<std::unique_ptr<Runner>(std::unique_ptr<Runner> inner)> wrap_runner;
 
+  // Set before Start().
+  RaceEditor::Edit edit_race_;
   MemoryStore store_;
   std::unique_ptr<TemplateLibrary> library_;
   ProfileCatalog profiles_;

@@ -32,6 +32,24 @@ TEST_F(SweepTest, CrownsTheFastestAndRecordsEverything) {
   EXPECT_GE(published_, 1);
 }
 
+TEST_F(SweepTest, L4_ARacerWhoseBitsDifferIsRecordedAsSuch) {
+  edit_race_ = [](worker::v1::RaceResult& race) {
+    race.mutable_result(0)->mutable_verification()->set_nondeterministic(true);
+  };
+  Start(kTimes);
+  const v1::Sweep sweep = RunSweep(Spec(1000, v1::EXHAUSTIVE));
+  ASSERT_EQ(sweep.state(), v1::DONE) << sweep.message();
+  ASSERT_GE(sweep.record_size(), 2);
+  int unsteady = 0;
+  for (const std::string& name : sweep.record()) {
+    const auto record = store_.GetRecord(name);
+    ASSERT_TRUE(record.ok()) << record.status();
+    EXPECT_TRUE(record->verification().passed());
+    unsteady += record->verification().nondeterministic();
+  }
+  EXPECT_EQ(unsteady, 1);
+}
+
 TEST_F(SweepTest, G4_BudgetIsExact) {
   Start(kTimes);
   const v1::Sweep sweep = RunSweep(Spec(7));

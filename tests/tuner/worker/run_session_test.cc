@@ -274,6 +274,39 @@ TEST_F(RunSessionTest, WorkspaceIsZeroedBeforeEveryExecution) {
   EXPECT_EQ(dirty, 0);
 }
 
+TEST_F(RunSessionTest, TensorMapsAreEncodedOnceForEachSetOfBuffers) {
+  PrepareOk();
+  FakeCuda::Kernel kernel = {4, [](void** x) {
+                               const auto a = ArgumentAt<FakeCuda::EncodedMap>(x, 0);
+                               const auto y = ArgumentAt<FakeCuda::EncodedMap>(x, 2);
+                               Right(reinterpret_cast<const float*>(a.address), ArgumentAt<const float*>(x, 1),
+                                     reinterpret_cast<float*>(y.address), static_cast<int64_t>(a.dims[0]));
+                             }};
+  kernel.maps = {0, 2};
+  cuda_.kernels["mapped"] = kernel;
+  cuda_.duration_us["mapped"] = 50;
+  auto request = Candidate("mapped", /*measure=*/true);
+  for (const int i : {0, 2}) {
+    v1::TensorMap* const map = request.mutable_plan()->mutable_launch(0)->mutable_argument(i)->mutable_tensor_map();
+    map->set_tensor(i == 0 ? "a" : "y");
+    map->set_dtype(v1::FP32);
+    map->add_dim()->set_value(kElements);
+    map->add_box()->set_value(64);
+    map->add_element_stride()->set_value(1);
+  }
+  const auto result = session_->Run(request);
+  EXPECT_EQ(result.outcome(), v1::OK) << result.message();
+  // Far fewer than launches: two maps for the check and two a set.
+  EXPECT_EQ(cuda_.encoded_maps % 2, 0);
+  EXPECT_GE(cuda_.encoded_maps, 4);
+  EXPECT_LE(cuda_.encoded_maps, 2 + 2 * 64);
+  EXPECT_GT(cuda_.launches["mapped"], cuda_.encoded_maps);
+  request.mutable_plan()->mutable_launch(0)->mutable_argument(0)->mutable_tensor_map()->mutable_box(0)->set_value(300);
+  const auto refused = session_->Run(request);
+  EXPECT_EQ(refused.outcome(), v1::LAUNCH_FAILED);
+  EXPECT_THAT(refused.message(), HasSubstr("tensor map of 'a' (dims 1003, strides  bytes, box 300"));
+}
+
 TEST_F(RunSessionTest, ThrottledBurstsAreThrownAway) {
   PrepareOk();
   auto request = Candidate("right", true);
@@ -533,6 +566,37 @@ TEST_F(RunSessionTest, RacesTakeTurns) {
   EXPECT_NEAR(race.result(2).measurement().median_us(), 20, 1e-3);
   // Set up in order, then three rounds that begin one further each time, without the loser.
   EXPECT_THAT(order, ElementsAre(0, 1, 2, 0, 2, 2, 0, 2, 0));
+}
+
+TEST_F(RunSessionTest, RacersAreLaunchedTwiceAndMustAgreeWithThemselves) {
+  PrepareOk();
+  int launch = 0;
+  // Right within the bound, but never the same bits twice.
+  cuda_.kernels["unsteady"] = AddKernel([&](const float* a, const float* b, float* y, int64_t n) {
+    Right(a, b, y, n);
+    if (++launch % 2 == 0) y[5] = std::nextafter(y[5], 1e9f);
+  });
+  // Right once, then half-written.
+  int other = 0;
+  cuda_.kernels["lucky"] =
+      AddKernel([&](const float* a, const float* b, float* y, int64_t n) { Right(a, b, y, ++other == 1 ? n : n / 2); });
+  EXPECT_EQ(session_->Run(Candidate("unsteady")).outcome(), v1::OK);
+  EXPECT_EQ(launch, 1) << "screening launches once";
+  worker::v1::RaceRequest request;
+  for (const char* symbol : {"right", "unsteady", "lucky"})
+    *request.add_entrant()->mutable_candidate() = Candidate(symbol);
+  request.set_rounds(1);
+  const auto race = session_->Race(request, [](int) {});
+  ASSERT_EQ(race.result_size(), 3);
+  EXPECT_EQ(race.result(0).outcome(), v1::OK) << race.result(0).message();
+  EXPECT_FALSE(race.result(0).verification().nondeterministic());
+  EXPECT_EQ(race.result(1).outcome(), v1::OK) << race.result(1).message();
+  EXPECT_TRUE(race.result(1).verification().passed());
+  EXPECT_TRUE(race.result(1).verification().nondeterministic());
+  EXPECT_EQ(race.result(1).verification().elements(), kElements);
+  EXPECT_EQ(race.result(2).outcome(), v1::WRONG_RESULT);
+  EXPECT_THAT(race.result(2).message(), HasSubstr("not at the second"));
+  EXPECT_TRUE(race.result(2).verification().nondeterministic());
 }
 
 TEST_F(RunSessionTest, AFaultInARaceEndsItForAll) {
