@@ -19,8 +19,17 @@ constexpr double kL2LatencyCycles = 290;
 // Two barriers and the loop's own instructions in a K step, in cycles.
 constexpr double kStepOverheadCycles = 60;
 // mma.sync reaches about this share of the wgmma/tcgen05 rate that the data sheet states for compute capability 9.0
-// and 10.x (published microbenchmarks of H100: 0.62–0.66). The templates use mma.sync.
+// and 10.x (published microbenchmarks of H100: 0.62–0.66).
 constexpr double kMmaSyncShare = 0.65;
+// wgmma fed by TMA nearly has the rate of the best library kernels, which is what attainable means: gemm_wgmma reaches
+// 0.984 of the best cuBLASLt kernel on m = n = k = 4096 in bf16 (H200, 2026-11).
+constexpr double kWgmmaShare = 0.98;
+// Tiles that TMA brings come out of L2 faster than what L2BytesPerUs is made from, a loop in which no two SMs read the
+// same: 64x64 tiles of m = 128, n = k = 4096 are 134 MB in about 10 µs (gemm_wgmma on an H200, 2026-11).
+constexpr double kTmaL2Gain = 1.5;
+// Its K step: one wait for a barrier of the stage and one for the products before, in cycles (estimated); no barrier
+// is block-wide.
+constexpr double kWgmmaStepOverheadCycles = 16;
 // Local-memory traffic of spilled registers per K step and thread costs about one L1 access a word; without knowing
 // where the spill is, each 64 bytes a thread add the step's time once.
 constexpr double kSpillBytesPerStep = 64;
@@ -68,21 +77,39 @@ Machine MakeMachine(const Work& work, const DeviceProfile& p, const Calibration*
 
 double Over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
 
+// Warpgroup products: operands are read from shared memory by the tensor cores, and one warp loads ahead of them, into
+// the next tile too.
+bool UsesWgmma(const MappedConfig& c) { return c.pipe == "tensor_wgmma"; }
+
+double StepOverheadCycles(const MappedConfig& c) {
+  return UsesWgmma(c) ? kWgmmaStepOverheadCycles : kStepOverheadCycles;
+}
+
 // Operations per µs of one SM for the main loop; 0 = unknown.
 double LoopRatePerSm(const MappedConfig& c, const DeviceProfile& p, const Calibration* calibration) {
   bool calibrated = false;
   const bool fp32 = c.pipe == "fp32";
   double rate = AttainableOpsPerUs(p, calibration, fp32 ? "fp32" : "tensor", fp32 ? v1::FP32 : c.dtype, &calibrated);
-  if (!fp32 && p.cc() >= 90 && p.cc() < 120) rate *= kMmaSyncShare;
+  if (UsesWgmma(c)) {
+    rate *= kWgmmaShare;
+  } else if (!fp32 && p.cc() >= 90 && p.cc() < 120) {
+    rate *= kMmaSyncShare;
+  }
   return rate / Positive(p.sm_count());
 }
 
 // Shared-memory bytes that one block reads and writes in a K step. Warps cover the tile in near-square parts, each
 // reading its rows of A and columns of B; the fill writes both once.
 double SharedBytesPerStep(const MappedConfig& c) {
+  const double depth = Positive(c.tile_k) * Positive(c.element_bytes);
+  if (UsesWgmma(c)) {
+    // Each block of 64 rows reads them and the other side of the tile. Where m is narrow, n is the side with the rows.
+    const double rows = static_cast<double>(c.tile_m >= 64 ? c.tile_m : c.tile_n);
+    const double other = static_cast<double>(c.tile_m >= 64 ? c.tile_n : c.tile_m);
+    return CeilDiv(rows, 64) * (64 + other) * depth + (c.tile_m + c.tile_n) * depth;
+  }
   const double warps = std::max(1.0, c.threads / 32.0);
   const double side = std::sqrt(Positive(c.tile_m) * Positive(c.tile_n) / warps);
-  const double depth = Positive(c.tile_k) * Positive(c.element_bytes);
   return warps * 2.0 * side * depth + (c.tile_m + c.tile_n) * depth;
 }
 
@@ -111,9 +138,9 @@ Step TileStep(const MappedConfig& c, const Machine& m, const DeviceProfile& p, d
   Step s;
   s.tensor = Over(2.0 * c.tile_m * c.tile_n * c.tile_k * per_sm, rate_per_sm);
   s.shared = Over(SharedBytesPerStep(c) * per_sm, p.shared_bytes_per_clk_sm() * m.cycles_per_us);
-  s.l2 = Over(ctas * (c.tile_m + c.tile_n) * depth, m.l2);
+  s.l2 = Over(ctas * (c.tile_m + c.tile_n) * depth, m.l2 * (UsesWgmma(c) ? kTmaL2Gain : 1));
   s.dram = Over(UniqueBytesPerStep(c, ctas), m.dram);
-  const double overhead = kStepOverheadCycles / m.cycles_per_us;
+  const double overhead = StepOverheadCycles(c) / m.cycles_per_us;
   const double busy = std::max(s.tensor, s.shared);
   if (c.stages <= 1) {
     // Load, wait, compute: only the other blocks of the SM hide it.
@@ -142,10 +169,11 @@ Terms PredictTileGemm(const Work& work, const MappedConfig& c, const v1::Resourc
   const double spill = 1.0 + (r.spill_store_bytes() + r.spill_load_bytes()) / kSpillBytesPerStep;
   // Partial sums are fp32; the output's own size is in the work.
   const double tile_out = static_cast<double>(c.tile_m) * c.tile_n * (split > 1 ? 4.0 : Positive(c.element_bytes));
-  const double fill = m.dram_latency_us + kStepOverheadCycles / m.cycles_per_us;
+  const double fill = m.dram_latency_us + StepOverheadCycles(c) / m.cycles_per_us;
+  const bool loads_ahead = UsesWgmma(c);
   const auto wave = [&](double ctas, Step* step) {
     *step = TileStep(c, m, p, rate, ctas);
-    return steps * step->us * spill + fill + Over(ctas * tile_out, split > 1 ? m.l2 : m.dram);
+    return steps * step->us * spill + (loads_ahead ? 0 : fill) + Over(ctas * tile_out, split > 1 ? m.l2 : m.dram);
   };
   Terms t;
   Step step, tail_step;
@@ -160,7 +188,7 @@ Terms PredictTileGemm(const Work& work, const MappedConfig& c, const v1::Resourc
     const bool in_l2 = partial <= 0.5 * static_cast<double>(p.l2_bytes());
     reduce_us += Over(partial, in_l2 ? m.l2 : m.dram) + m.l2_latency_us;
   }
-  const double start_us = kStartUs;
+  const double start_us = kStartUs + (loads_ahead ? fill : 0);
   // However tiles reuse data, every byte crosses the pins once.
   const double least = Over(static_cast<double>(work.bytes()), m.dram);
   t.total_us = start_us + std::max(full_us + tail_us, least) + reduce_us;

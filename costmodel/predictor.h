@@ -15,7 +15,7 @@ namespace rooftune {
 // A configuration as the predictor sees it: the evaluated CostMapping and launch of a template.
 struct MappedConfig {
   manifest::v1::CostClass cost_class = manifest::v1::COST_CLASS_UNSPECIFIED;
-  std::string pipe;              // "tensor" or "fp32"
+  std::string pipe;                         // "tensor", "tensor_wgmma" or "fp32"
   v1::DType dtype = v1::DTYPE_UNSPECIFIED;  // operand type
   int64_t m = 1, n = 1, k = 1, batch = 1;   // TILE_GEMM; m = rows, k = columns for ROW
   int64_t tile_m = 1, tile_n = 1, tile_k = 1;

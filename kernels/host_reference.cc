@@ -115,7 +115,8 @@ absl::Status Problem::CheckOutput(const std::string& tensor, const std::vector<i
 }  // namespace host_reference_internal
 
 bool HasHostReference(const std::string& kind) {
-  return kind == "gemm" || kind == "softmax" || kind == "rmsnorm" || kind == "elementwise";
+  return kind == "gemm" || kind == "softmax" || kind == "rmsnorm" || kind == "layernorm" || kind == "glu" ||
+         kind == "elementwise";
 }
 
 absl::StatusOr<std::unique_ptr<HostReference>> MakeHostReference(const OpSchema& schema, const Op& op, uint64_t seed,
@@ -125,7 +126,9 @@ absl::StatusOr<std::unique_ptr<HostReference>> MakeHostReference(const OpSchema&
     RT_ASSIGN_OR_RETURN(Problem problem, MakeProblem(schema, op, seed, scalars));
     if (op.kind == "gemm") return host_reference_internal::MakeGemm(std::move(problem));
     if (op.kind == "softmax") return host_reference_internal::MakeSoftmax(std::move(problem));
-    if (op.kind == "rmsnorm") return host_reference_internal::MakeRmsnorm(std::move(problem));
+    if (op.kind == "rmsnorm") return host_reference_internal::MakeNorm(std::move(problem), /*center=*/false);
+    if (op.kind == "layernorm") return host_reference_internal::MakeNorm(std::move(problem), /*center=*/true);
+    if (op.kind == "glu") return host_reference_internal::MakeGlu(std::move(problem));
     return host_reference_internal::MakeElementwise(std::move(problem));
   }
   return Error(absl::StatusCode::kNotFound, "NO_REFERENCE",

@@ -2,6 +2,7 @@
 #ifndef ROOFTUNE_KERNELS_HOST_REFERENCE_INTERNAL_H_
 #define ROOFTUNE_KERNELS_HOST_REFERENCE_INTERNAL_H_
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,11 +28,36 @@ struct Problem {
   // INVALID_ARGUMENT unless `tensor` is an output that has all `indices`.
   absl::Status CheckOutput(const std::string& tensor, const std::vector<int64_t>& indices) const;
   int64_t Name(const std::string& name) const { return op.names.at(name); }
+  // Of an attribute that not every kind of the family has.
+  int64_t NameOr(const std::string& name, int64_t missing) const {
+    const auto found = op.names.find(name);
+    return found == op.names.end() ? missing : found->second;
+  }
 };
+
+// Calls `row_begins(row)` whenever the row changes, then `element(index)` for each index.
+template <typename RowBegins, typename Element>
+std::vector<ReferenceValue> ByRows(const std::vector<int64_t>& indices, int64_t columns, RowBegins row_begins,
+                                   Element element) {
+  // Sorted so that every row is computed once, whatever the order asked for.
+  std::vector<size_t> order(indices.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return indices[a] < indices[b]; });
+  std::vector<ReferenceValue> values(indices.size());
+  int64_t current = -1;
+  for (const size_t i : order) {
+    const int64_t row = indices[i] / columns;
+    if (row != current) row_begins(row);
+    current = row;
+    values[i] = element(indices[i]);
+  }
+  return values;
+}
 
 std::unique_ptr<HostReference> MakeGemm(Problem problem);
 std::unique_ptr<HostReference> MakeSoftmax(Problem problem);
-std::unique_ptr<HostReference> MakeRmsnorm(Problem problem);
+std::unique_ptr<HostReference> MakeNorm(Problem problem, bool center);
+std::unique_ptr<HostReference> MakeGlu(Problem problem);
 std::unique_ptr<HostReference> MakeElementwise(Problem problem);
 
 }  // namespace rooftune::host_reference_internal

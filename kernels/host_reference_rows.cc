@@ -1,5 +1,4 @@
-// Row operators (softmax, rmsnorm) and elementwise chains.
-#include <algorithm>
+// Softmax, gated linear units and elementwise chains.
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -11,28 +10,21 @@
 namespace rooftune::host_reference_internal {
 namespace {
 
-// Calls `row_begins(row)` whenever the row changes, then `element(index)` for each index.
-template <typename RowBegins, typename Element>
-std::vector<ReferenceValue> ByRows(const std::vector<int64_t>& indices, int64_t columns, RowBegins row_begins,
-                                   Element element) {
-  // Sorted so that every row is computed once, whatever the order asked for.
-  std::vector<size_t> order(indices.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return indices[a] < indices[b]; });
-  std::vector<ReferenceValue> values(indices.size());
-  int64_t current = -1;
-  for (const size_t i : order) {
-    const int64_t row = indices[i] / columns;
-    if (row != current) row_begins(row);
-    current = row;
-    values[i] = element(indices[i]);
-  }
-  return values;
-}
-
+// Softmax and log-softmax of t = scale·x + mask over the columns that a row attends to.
 class Softmax : public HostReference {
  public:
-  explicit Softmax(Problem problem) : p_(std::move(problem)), columns_(p_.Name("cols")), x_(p_.Find("x")) {}
+  explicit Softmax(Problem problem)
+      : p_(std::move(problem)),
+        rows_(p_.Name("rows")),
+        columns_(p_.Name("cols")),
+        x_(p_.Find("x")),
+        mask_(p_.Find("mask")),
+        log_(p_.Name("log") == 1),
+        causal_(p_.Name("causal") == 1) {
+    const auto scale = p_.scalars.find("scale");
+    scaled_ = scale != p_.scalars.end();
+    if (scaled_) scale_ = scale->second;
+  }
 
   absl::StatusOr<std::vector<ReferenceValue>> Evaluate(const std::string& tensor,
                                                        const std::vector<int64_t>& indices) const override {
@@ -42,74 +34,82 @@ class Softmax : public HostReference {
       maximum = -std::numeric_limits<double>::infinity();
       sum = 0;
       // One pass: the sum is rescaled when a larger element turns up, so that no row has to be stored.
-      for (int64_t j = 0; j < columns_; ++j) {
-        const double x = p_.Input(x_, row * columns_ + j);
-        if (x > maximum) {
-          sum *= std::exp(maximum - x);
-          maximum = x;
+      for (int64_t j = 0; j < Attended(row); ++j) {
+        const double t = Term(row * columns_ + j);
+        if (t > maximum) {
+          sum *= std::exp(maximum - t);
+          maximum = t;
         }
-        sum += std::exp(x - maximum);
+        sum += std::exp(t - maximum);
       }
     };
-    return ByRows(indices, columns_, row_begins, [&](int64_t index) {
-      const double y = std::exp(p_.Input(x_, index) - maximum) / sum;
-      return ReferenceValue{y, y};
-    });
+    return ByRows(indices, columns_, row_begins, [&](int64_t index) { return Element(index, maximum, sum); });
   }
 
  private:
+  int64_t Attended(int64_t row) const { return causal_ ? row + 1 + columns_ - rows_ : columns_; }
+
+  double Term(int64_t index) const {
+    const double x = scale_ * p_.Input(x_, index);
+    return mask_ < 0 ? x : x + p_.Input(mask_, index);
+  }
+
+  ReferenceValue Element(int64_t index, double maximum, double sum) const {
+    if (index % columns_ >= Attended(index / columns_)) {
+      return {log_ ? -std::numeric_limits<double>::infinity() : 0.0, 0.0};
+    }
+    const double t = Term(index);
+    if (log_) {
+      const double log_sum = std::log(sum);
+      // The sum's rounding is an absolute error of its logarithm.
+      return {t - maximum - log_sum, std::fabs(t) + std::fabs(maximum) + std::fabs(log_sum) + 1};
+    }
+    const double y = std::exp(t - maximum) / sum;
+    // t made by arithmetic carries the rounding of its size into the exponent.
+    const bool rounded = (scaled_ || mask_ >= 0) && y > 0;
+    return {y, rounded ? y * (1 + std::fabs(t) + std::fabs(maximum)) : y};
+  }
+
   const Problem p_;
-  const int64_t columns_;
-  const int x_;
+  const int64_t rows_, columns_;
+  const int x_, mask_;
+  const bool log_, causal_;
+  bool scaled_ = false;
+  double scale_ = 1;
 };
 
-class Rmsnorm : public HostReference {
+// act(gate) · up.
+class Glu : public HostReference {
  public:
-  explicit Rmsnorm(Problem problem)
+  explicit Glu(Problem problem)
       : p_(std::move(problem)),
         columns_(p_.Name("cols")),
-        x_(p_.Find("x")),
-        residual_(p_.Find("residual")),
-        weight_(p_.Find("weight")) {}
+        packed_(p_.Name("packed") == 1),
+        silu_(p_.Name("act") == p_.Name("ACT_SILU")) {}
 
   absl::StatusOr<std::vector<ReferenceValue>> Evaluate(const std::string& tensor,
                                                        const std::vector<int64_t>& indices) const override {
     RT_RETURN_IF_ERROR(p_.CheckOutput(tensor, indices));
-    if (tensor == "residual_out") {
-      std::vector<ReferenceValue> values;
-      values.reserve(indices.size());
-      for (const int64_t index : indices) {
-        values.push_back({Summed(index), std::fabs(p_.Input(x_, index)) + std::fabs(p_.Input(residual_, index))});
-      }
-      return values;
+    std::vector<ReferenceValue> values;
+    values.reserve(indices.size());
+    for (const int64_t index : indices) {
+      // Packed: the row's gate half, then its up half.
+      const int64_t at = index + index / columns_ * columns_;
+      const double gate = packed_ ? p_.Input(0, at) : p_.Input(0, index);
+      const double up = packed_ ? p_.Input(0, at + columns_) : p_.Input(1, index);
+      // Both are gate / (1 + e^−z); the tanh form of GELU has z = 2·√(2/π)·(g + 0.044715·g³).
+      const double z = silu_ ? gate : 1.5957691216057308 * (gate + 0.044715 * gate * gate * gate);
+      const double y = gate / (1.0 + std::exp(-z)) * up;
+      // The rounding of z scales with its size and moves the exponential by as much, relatively.
+      values.push_back({y, std::fabs(y) * (1 + std::fabs(z))});
     }
-    double scale = 0;
-    const auto row_begins = [&](int64_t row) {
-      double squares = 0;
-      for (int64_t j = 0; j < columns_; ++j) {
-        const double s = Summed(row * columns_ + j);
-        squares += s * s;
-      }
-      scale = 1.0 / std::sqrt(squares / static_cast<double>(columns_) + p_.scalars.at("eps"));
-    };
-    return ByRows(indices, columns_, row_begins, [&](int64_t index) {
-      const double y = Summed(index) * scale * p_.Input(weight_, index % columns_);
-      return ReferenceValue{y, std::fabs(y)};
-    });
+    return values;
   }
 
  private:
-  // The normalised tensor: x, or x + residual rounded to dtype (added in fp32, as the definition says).
-  double Summed(int64_t index) const {
-    const double x = p_.Input(x_, index);
-    if (residual_ < 0) return x;
-    const float sum = static_cast<float>(x) + static_cast<float>(p_.Input(residual_, index));
-    return RoundToDType(sum, p_.tensors[x_].spec.dtype());
-  }
-
   const Problem p_;
   const int64_t columns_;
-  const int x_, residual_, weight_;
+  const bool packed_, silu_;
 };
 
 class Elementwise : public HostReference {
@@ -141,7 +141,7 @@ class Elementwise : public HostReference {
 }  // namespace
 
 std::unique_ptr<HostReference> MakeSoftmax(Problem problem) { return std::make_unique<Softmax>(std::move(problem)); }
-std::unique_ptr<HostReference> MakeRmsnorm(Problem problem) { return std::make_unique<Rmsnorm>(std::move(problem)); }
+std::unique_ptr<HostReference> MakeGlu(Problem problem) { return std::make_unique<Glu>(std::move(problem)); }
 std::unique_ptr<HostReference> MakeElementwise(Problem problem) {
   return std::make_unique<Elementwise>(std::move(problem));
 }

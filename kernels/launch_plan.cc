@@ -26,8 +26,10 @@ std::string DescribeArgument(const v1::Argument& argument) {
       return absl::StrCat("integer ", argument.integer().expr());
     case v1::Argument::kWorkspaceOffset:
       return "workspace";
+    case v1::Argument::kTensorMap:
+      return absl::StrCat("tensor map of ", argument.tensor_map().tensor());
     default:
-      return "tensor map";
+      return "nothing";
   }
 }
 

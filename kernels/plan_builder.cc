@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/error.h"
 #include "base/status_macros.h"
+#include "kernels/tensor_map.h"
 
 namespace rooftune {
 namespace {
@@ -159,6 +160,13 @@ absl::Status PlanBuilder::AddArg(const KernelTemplate::Parsed::Arg& arg, v1::Lau
       *to->add_argument() = std::move(argument);
       return absl::OkStatus();
     }
+    case ArgSpec::kTensorMap: {
+      if (!has_tensor(arg.name)) return absl::OkStatus();
+      argument.set_size(kTensorMapBytes);
+      RT_RETURN_IF_ERROR(FillTensorMap(arg, argument.mutable_tensor_map()));
+      *to->add_argument() = std::move(argument);
+      return absl::OkStatus();
+    }
     default: {
       RT_ASSIGN_OR_RETURN(*argument.mutable_integer(), Quantify(arg.value, 0));
       const int64_t value = argument.integer().value();
@@ -174,6 +182,36 @@ absl::Status PlanBuilder::AddArg(const KernelTemplate::Parsed::Arg& arg, v1::Lau
       return absl::OkStatus();
     }
   }
+}
+
+absl::Status PlanBuilder::FillTensorMap(const KernelTemplate::Parsed::Arg& arg, v1::TensorMap* to) {
+  to->set_tensor(arg.name);
+  for (const auto& tensor : plan_.tensor()) {
+    if (tensor.name() == arg.name) to->set_dtype(tensor.dtype());
+  }
+  const auto fill = [&](const std::vector<Expression>& from, auto* list) -> absl::Status {
+    for (const Expression& expression : from) {
+      RT_ASSIGN_OR_RETURN(*list->Add(), Quantify(expression, 0));
+    }
+    return absl::OkStatus();
+  };
+  RT_RETURN_IF_ERROR(fill(arg.map.dims, to->mutable_dim()));
+  RT_RETURN_IF_ERROR(fill(arg.map.strides, to->mutable_stride_bytes()));
+  RT_RETURN_IF_ERROR(fill(arg.map.box, to->mutable_box()));
+  RT_RETURN_IF_ERROR(fill(arg.map.element_strides, to->mutable_element_stride()));
+  while (to->element_stride_size() < to->dim_size()) {
+    RT_ASSIGN_OR_RETURN(*to->add_element_stride(), Quantify(Quantity(), 1));
+  }
+  RT_ASSIGN_OR_RETURN(const int64_t swizzle, Value(arg.map.swizzle, 0));
+  RT_ASSIGN_OR_RETURN(const int64_t interleave, Value(arg.map.interleave, 0));
+  RT_ASSIGN_OR_RETURN(const int64_t l2_promotion, Value(arg.map.l2_promotion, 0));
+  RT_ASSIGN_OR_RETURN(const int64_t oob_fill, Value(arg.map.oob_fill, 0));
+  const absl::Status modes = SetTensorMapModes(swizzle, interleave, l2_promotion, oob_fill, to);
+  const absl::Status valid = modes.ok() ? CheckTensorMap(*to) : modes;
+  if (valid.ok()) return valid;
+  return Error(absl::StatusCode::kOutOfRange, "LAUNCH_GEOMETRY",
+               absl::StrCat("template ", manifest_.id(), ": tensor map of ", arg.name, ": ", valid.message(), " with ",
+                            ConfigToString(config_)));
 }
 
 absl::Status PlanBuilder::CheckGeometry(const v1::Launch& launch) const {

@@ -42,6 +42,8 @@ class PlanBuilder {
   absl::StatusOr<v1::IntExpr> Quantify(const Quantity& quantity, int64_t fallback);
   absl::StatusOr<v1::Launch> MakeLaunch(const KernelTemplate::Parsed::Launch& launch);
   absl::Status AddArg(const KernelTemplate::Parsed::Arg& arg, v1::Launch* to);
+  // OUT_OF_RANGE (LAUNCH_GEOMETRY) where a value is none that cuTensorMapEncodeTiled takes.
+  absl::Status FillTensorMap(const KernelTemplate::Parsed::Arg& arg, v1::TensorMap* to);
   absl::Status CheckGeometry(const v1::Launch& launch) const;
   absl::Status AddTensors();
   absl::Status AddPreconditions();

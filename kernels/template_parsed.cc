@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "costmodel/suggest.h"
+#include "kernels/tensor_map.h"
 
 namespace rooftune {
 namespace {
@@ -236,7 +237,7 @@ class TemplateCompiler {
   }
 
   absl::Status AddArg(const Locator& at, const ArgSpec& arg, KernelTemplate::Parsed::Launch& to) {
-    KernelTemplate::Parsed::Arg parsed{arg.kind_case(), "", {}};
+    KernelTemplate::Parsed::Arg parsed{arg.kind_case(), "", {}, {}};
     const auto unknown = [&](const char* field, const std::string& name, const std::vector<std::string>& known) {
       return at.Error(arg, field,
                       absl::StrCat("operator ", op_.kind(), " has no ", field, " '", name, "'; ", Choices(known)));
@@ -265,12 +266,17 @@ class TemplateCompiler {
         if (m_.workspace_bytes().empty()) return at.Error(arg, "workspace", "needs workspace_bytes");
         break;
       }
+      case ArgSpec::kTensorMap: {
+        parsed.name = arg.tensor_map().tensor();
+        RT_ASSIGN_OR_RETURN(parsed.map, ParseTensorMap(arg.tensor_map(), op_, scope_, at.Nested(arg, "tensor_map")));
+        break;
+      }
       case ArgSpec::kReferenceValue:
         return at.Error(arg, "reference_value", "is for reference kernels only");
       case ArgSpec::kReferenceMagnitude:
         return at.Error(arg, "reference_magnitude", "is for reference kernels only");
       default:
-        return at.Error(arg, "tensor", "an arg needs one of tensor, scalar, int32, int64 and workspace");
+        return at.Error(arg, "tensor", "an arg needs one of tensor, scalar, int32, int64, workspace and tensor_map");
     }
     to.args.push_back(std::move(parsed));
     return absl::OkStatus();
@@ -292,8 +298,8 @@ class TemplateCompiler {
     }
     const Locator at = at_.Nested(m_, "cost");
     const auto& cost = m_.cost();
-    if (!cost.pipe().empty() && cost.pipe() != "tensor" && cost.pipe() != "fp32") {
-      return at.Error(cost, "pipe", "pipe must be \"tensor\" or \"fp32\"");
+    if (!cost.pipe().empty() && !Contains({"tensor", "tensor_wgmma", "fp32"}, cost.pipe())) {
+      return at.Error(cost, "pipe", "pipe must be \"tensor\", \"tensor_wgmma\" or \"fp32\"");
     }
     for (const char* field :
          {"tile_m", "tile_n", "tile_k", "stages", "split_k", "raster_group", "passes", "bytes_in_flight_per_thread"}) {

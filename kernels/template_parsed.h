@@ -11,6 +11,7 @@
 
 #include "kernels/kernel_template.h"
 #include "kernels/manifest_scope.h"
+#include "kernels/tensor_map.h"
 
 namespace rooftune {
 
@@ -20,6 +21,8 @@ struct KernelTemplate::Parsed {
     // Tensor or scalar.
     std::string name;
     Quantity value;
+    // kTensorMap only.
+    ParsedTensorMap map;
   };
   struct Launch {
     std::string symbol;

@@ -159,7 +159,10 @@ v1::CheckTemplateResponse::Result CatalogCore::CheckOn(const KernelTemplate& ker
     return fail(v1::NOT_RUN, absl::StrCat("no GPU profile has architecture ", CleanText(arch, 32)));
   const DeviceProfile& device = profile->second;
   if (!kernel.Supports(op, device)) {
-    return fail(v1::NOT_RUN, absl::StrCat("the template's arch or when does not hold: ", kernel.manifest().arch()));
+    const std::string& when = kernel.manifest().when();
+    return fail(v1::NOT_RUN, absl::StrCat("not supported: ", kernel.id(), " is for ",
+                                          kernel.manifest().arch().empty() ? "any cc" : kernel.manifest().arch(),
+                                          when.empty() ? "" : absl::StrCat(" and operators with ", when)));
   }
   const absl::StatusOr<SearchSpace> space = kernel.Space(op, device);
   if (!space.ok()) return fail(v1::CONSTRAINT, std::string(space.status().message()));

@@ -35,6 +35,7 @@ suite() {
 suite gemm_bf16 <<'END'
 gemm m=4096 n=4096 k=4096 dtype=bf16
 gemm m=2048 n=6144 k=4096 dtype=bf16
+gemm m=8192 n=8192 k=8192 dtype=bf16
 gemm m=512 n=28672 k=4096 dtype=bf16
 gemm m=128 n=4096 k=4096 dtype=bf16
 gemm m=64 n=576 k=7168 dtype=bf16
@@ -55,6 +56,12 @@ softmax rows=333 cols=777 dtype=fp32
 rmsnorm rows=32768 cols=4096 dtype=bf16
 rmsnorm rows=16384 cols=8192 dtype=bf16 residual=1
 rmsnorm rows=64 cols=4096 dtype=bf16
+rmsnorm rows=16384 cols=8192 dtype=bf16 quant=fp8_e4m3
+layernorm rows=32768 cols=4096 dtype=bf16
+layernorm rows=16384 cols=8192 dtype=bf16 residual=1 bias=1
+softmax rows=16384 cols=8192 dtype=bf16 log=1
+softmax rows=16384 cols=16384 dtype=bf16 causal=1
+glu rows=16384 cols=14336 dtype=bf16
 elementwise n=134217728 dtype=bf16 chain=relu(add(a,b))
 elementwise n=134217728 dtype=fp32 chain=fma(a,b,c)
 elementwise n=1000003 dtype=fp16 chain=gelu(a)

@@ -1,23 +1,32 @@
 // Reference of rmsnorm: y = h · rsqrt(mean(h²) + eps) · weight in double, where h = x, or x + residual added in fp32
 // and rounded to the dtype: that rounding is part of the definition (residual_out is a tensor of the dtype, and the
 // norm is of what it holds).
-// Defines: RT_DTYPE, RT_RESIDUAL. Launch: 256 threads, one block a row.
+// RT_QUANT (1 FP8 E4M3, 2 INT8): scale = max |y| / 448 or 127 of the row, and y / scale (0 where scale is 0) in place
+// of y, not rounded.
+// Defines: RT_DTYPE, RT_RESIDUAL, RT_QUANT. Launch: 256 threads, one block a row.
 #include "common/types.cuh"
 
 constexpr int kThreads = 256;
 typedef RtType<RT_DTYPE> Type;
 typedef Type::Store Store;
 
-// Sums 256 values in a fixed tree; every thread gets the result.
-__device__ double reduce(double v, double* shared) {
+// Combines 256 values in a fixed tree; every thread gets the result.
+template <typename Combine>
+__device__ double reduce(double v, double* shared, Combine combine) {
   __syncthreads();
   shared[threadIdx.x] = v;
   __syncthreads();
   for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+    if (threadIdx.x < half) shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + half]);
     __syncthreads();
   }
   return shared[0];
+}
+__device__ double sum_of(double v, double* shared) {
+  return reduce(v, shared, [](double a, double b) { return a + b; });
+}
+__device__ double max_of(double v, double* shared) {
+  return reduce(v, shared, [](double a, double b) { return fmax(a, b); });
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
@@ -28,6 +37,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                  const Store* weight, float eps, double* y_value, float* y_magnitude,
 #if RT_RESIDUAL
                  double* residual_value, float* residual_magnitude,
+#endif
+#if RT_QUANT
+                 double* scale_value, float* scale_magnitude,
 #endif
                  rt_i64 rows, rt_i64 cols) {
   __shared__ double shared[kThreads];
@@ -42,12 +54,35 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     };
     double sum = 0;
     for (rt_i64 i = threadIdx.x; i < cols; i += kThreads) sum += h(i) * h(i);
-    sum = reduce(sum, shared);
+    sum = sum_of(sum, shared);
     const double factor = 1.0 / sqrt(sum / static_cast<double>(cols) + static_cast<double>(eps));
+    const auto norm = [&](rt_i64 i) { return h(i) * factor * static_cast<double>(Type::load(weight[i])); };
+    const auto size = [&](rt_i64 i) { return fabs(norm(i)); };
+#if RT_QUANT
+    double largest = 0, largest_size = 0;
     for (rt_i64 i = threadIdx.x; i < cols; i += kThreads) {
-      const double y = h(i) * factor * static_cast<double>(Type::load(weight[i]));
-      y_value[first + i] = y;
-      y_magnitude[first + i] = static_cast<float>(fabs(y));
+      largest = fmax(largest, fabs(norm(i)));
+      largest_size = fmax(largest_size, size(i));
+    }
+    const double limit = RT_QUANT == 1 ? 448 : 127;
+    const double scale = max_of(largest, shared) / limit;
+    largest_size = max_of(largest_size, shared);
+    if (threadIdx.x == 0) {
+      scale_value[row] = scale;
+      scale_magnitude[row] = static_cast<float>(largest_size / limit);
+    }
+    const double inverse = scale > 0 ? 1 / scale : 0;
+#endif
+    for (rt_i64 i = threadIdx.x; i < cols; i += kThreads) {
+#if RT_QUANT
+      y_value[first + i] = norm(i) * inverse;
+      // The scale's own error moves every element of the row by as much, relatively.
+      y_magnitude[first + i] = static_cast<float>(size(i) * inverse + fabs(norm(i)) * inverse * largest_size /
+                                                                          (scale > 0 ? scale * limit : 1));
+#else
+      y_value[first + i] = norm(i);
+      y_magnitude[first + i] = static_cast<float>(size(i));
+#endif
 #if RT_RESIDUAL
       residual_value[first + i] = h(i);
       residual_magnitude[first + i] = fabsf(Type::load(x[first + i])) + fabsf(Type::load(residual[first + i]));

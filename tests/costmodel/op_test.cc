@@ -51,7 +51,7 @@ TEST(OpTest, BuiltinKindsAndTheirExamples) {
     EXPECT_TRUE(schema->AccumulationLength(op).ok());
     EXPECT_EQ(schema->proto().reference().symbol(), "rt_reference");
   }
-  EXPECT_EQ(kinds, (std::vector<std::string>{"elementwise", "gemm", "rmsnorm", "softmax"}));
+  EXPECT_EQ(kinds, (std::vector<std::string>{"elementwise", "gemm", "glu", "layernorm", "rmsnorm", "softmax"}));
 }
 
 TEST(OpTest, CanonicalTextIsInSchemaOrderWithoutDefaults) {
@@ -86,7 +86,7 @@ TEST(OpTest, RefusesWithReasonAndAdvice) {
     const char* expected;
   } cases[] = {
       {"gem m=1 n=1 k=1 dtype=bf16", "UNKNOWN_OP", "did you mean gemm?"},
-      {"", "UNKNOWN_OP", "known: elementwise, gemm, rmsnorm, softmax"},
+      {"", "UNKNOWN_OP", "known: elementwise, gemm, glu, layernorm, rmsnorm, softmax"},
       {"gemm m=1 n=1 dtype=bf16", "MISSING_DIM", "needs k="},
       {"gemm m=1 n=1 k=1", "MISSING_ATTRIBUTE", "needs dtype="},
       {"gemm m=1 n=1 k=1 dtype=bf17", "BAD_VALUE", "did you mean bf16?"},
@@ -266,6 +266,98 @@ TEST(OpTest, RowWorkEqualsCountedLoops) {
   EXPECT_EQ(OpsOn(chain, "sfu"), 7);
   EXPECT_EQ(chain.bytes_read, 2 * 7 * 2);
   EXPECT_EQ(chain.bytes_written, 7 * 2);
+}
+
+TEST(OpTest, SoftmaxVariantsCountWhatIsAttendedTo) {
+  for (int bits = 0; bits < 16; ++bits) {
+    const bool log = (bits & 1) != 0, causal = (bits & 2) != 0, scaled = (bits & 4) != 0, mask = (bits & 8) != 0;
+    const std::string text = std::string("softmax rows=3 cols=5 dtype=bf16") + (log ? " log=1" : "") +
+                             (causal ? " causal=1" : "") + (scaled ? " scaled=1" : "") + (mask ? " mask=1" : "");
+    SCOPED_TRACE(text);
+    EXPECT_EQ(MustParse(text).text, text);
+    Counter s;
+    for (int i = 0; i < 3; ++i) {
+      const int attended = causal ? i + 1 + 5 - 3 : 5;
+      for (int j = 0; j < attended; ++j) {
+        if (mask) s.fp32 += scaled ? 2 : 1;  // t
+        if (j > 0) s.fp32 += 2;              // maximum, sum
+        s.fp32 += 2;                         // exponent
+        s.sfu += 1;
+        s.fp32 += log && scaled && !mask ? 2 : 1;  // result
+        s.read += mask ? 4 : 2;
+      }
+      if (log) {
+        s.fp32 += 2;  // maximum + ln 2 · log2(sum)
+        s.sfu += 1;
+      }
+      s.written += 5 * 2;
+    }
+    const Work work = WorkOf(text);
+    EXPECT_EQ(OpsOn(work, "fp32"), s.fp32);
+    EXPECT_EQ(OpsOn(work, "sfu"), s.sfu);
+    EXPECT_EQ(work.bytes_read, s.read);
+    EXPECT_EQ(work.bytes_written, s.written);
+  }
+  EXPECT_EQ(ErrorReason(Catalog().Parse("softmax rows=6 cols=5 dtype=bf16 causal=1").status()), "CONSTRAINT");
+  EXPECT_EQ(Catalog().Find("softmax")->Scalars(MustParse("softmax rows=2 cols=3 dtype=fp16")).size(), 0u);
+  EXPECT_EQ(Catalog().Find("softmax")->Scalars(MustParse("softmax rows=2 cols=3 dtype=fp16 scaled=1")).size(), 1u);
+}
+
+TEST(OpTest, LayernormAndGluWorkEqualsCountedLoops) {
+  Counter l, g;
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 5; ++j) {
+      l.fp32 += 1;              // residual
+      l.fp32 += j > 0 ? 1 : 0;  // sum
+      l.fp32 += 1;              // difference
+      l.fp32 += j > 0 ? 2 : 1;  // squares
+      l.fp32 += 2 + 1 + 1;      // rsqrt, weight; bias; relu
+      l.read += 2 + 2;
+      l.written += 2 + 2;
+      g.fp32 += 4 + 1;
+      g.sfu += 1;
+      g.read += 4 + 4;
+      g.written += 4;
+    }
+    l.fp32 += 1 + 2;  // mean; variance and eps
+    l.sfu += 1;
+  }
+  l.read += 2 * 5 * 2;
+  const Work norm = WorkOf("layernorm rows=3 cols=5 dtype=fp16 residual=1 bias=1 act=relu");
+  EXPECT_EQ(OpsOn(norm, "fp32"), l.fp32);
+  EXPECT_EQ(OpsOn(norm, "sfu"), l.sfu);
+  EXPECT_EQ(norm.bytes_read, l.read);
+  EXPECT_EQ(norm.bytes_written, l.written);
+  EXPECT_EQ(OpsOn(WorkOf("layernorm rows=3 cols=5 dtype=fp16"), "fp32"), l.fp32 - 3 * 15);
+  for (const std::string packed : {"", " packed=0"}) {
+    const Work glu = WorkOf("glu rows=3 cols=5 dtype=fp32" + packed);
+    EXPECT_EQ(OpsOn(glu, "fp32"), g.fp32);
+    EXPECT_EQ(OpsOn(glu, "sfu"), g.sfu);
+    EXPECT_EQ(glu.bytes_read, g.read);
+    EXPECT_EQ(glu.bytes_written, g.written);
+  }
+  EXPECT_EQ(OpsOn(WorkOf("glu rows=3 cols=5 dtype=fp32 act=gelu"), "fp32"), g.fp32 + 3 * 15);
+}
+
+TEST(OpTest, QuantisedNormsWriteEightBitsAndScales) {
+  for (const std::string kind : {"rmsnorm", "layernorm"}) {
+    const Work plain = WorkOf(kind + " rows=3 cols=5 dtype=bf16");
+    for (const std::string quant : {"fp8_e4m3", "int8"}) {
+      const Op op = MustParse(kind + " rows=3 cols=5 dtype=bf16 quant=" + quant);
+      EXPECT_EQ(op.text, kind + " rows=3 cols=5 dtype=bf16 quant=" + quant);
+      const auto tensors = Catalog().Find(kind)->Tensors(op);
+      ASSERT_TRUE(tensors.ok()) << tensors.status();
+      EXPECT_EQ((*tensors)[2].spec.dtype(), quant == "int8" ? v1::INT8 : v1::FP8_E4M3);
+      EXPECT_EQ(tensors->back().spec.name(), "scale");
+      EXPECT_EQ(tensors->back().spec.dtype(), v1::FP32);
+      EXPECT_EQ(tensors->back().elements, 3);
+      const Work work = WorkOf(op.text);
+      // Maximum cols - 1, the scale, products.
+      EXPECT_EQ(OpsOn(work, "fp32"), OpsOn(plain, "fp32") + 3 * (4 + 1 + 5));
+      EXPECT_EQ(work.bytes_read, plain.bytes_read);
+      EXPECT_EQ(work.bytes_written, 3 * 5 + 3 * 4);
+    }
+  }
 }
 
 TEST(OpTest, LargeWorkDoesNotWrap) {

@@ -123,7 +123,7 @@ TEST_F(RunRoleFaultsTest, WhatCannotBeLaunched) {
   request.mutable_plan()->mutable_launch(0)->mutable_argument(0)->mutable_tensor_map()->set_tensor("a");
   const auto map = Run(request);
   EXPECT_EQ(map.outcome(), v1::LAUNCH_FAILED);
-  EXPECT_THAT(map.message(), HasSubstr("tensor maps are not supported"));
+  EXPECT_THAT(map.message(), HasSubstr("the tensor map of 'a' has 0 dims"));
   request = Custom(kRight);
   request.mutable_plan()->mutable_launch(0)->mutable_dynamic_shared_bytes()->set_value(100 << 10);
   EXPECT_EQ(Run(request).outcome(), v1::LAUNCH_FAILED);

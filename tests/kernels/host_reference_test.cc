@@ -146,6 +146,122 @@ TEST(HostReferenceTest, RmsnormByItsDefinition) {
   }
 }
 
+TEST(HostReferenceTest, SoftmaxVariantsByTheirDefinition) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const int rows = 3, cols = 5;
+  for (const bool log : {false, true}) {
+    for (const bool causal : {false, true}) {
+      for (const bool scaled : {false, true}) {
+        for (const bool mask : {false, true}) {
+          const std::string text = std::string("softmax rows=3 cols=5 dtype=bf16") + (log ? " log=1" : "") +
+                                   (causal ? " causal=1" : "") + (scaled ? " scaled=1" : "") + (mask ? " mask=1" : "");
+          SCOPED_TRACE(text);
+          // Negative: the largest t is then that of the smallest x.
+          const Instance in = Make(text, {{"scale", -0.5}});
+          const auto values = in.All("y");
+          for (int r = 0; r < rows; ++r) {
+            const int attended = causal ? r + 1 + cols - rows : cols;
+            std::vector<double> e(cols, 0.0);
+            double sum = 0;
+            for (int j = 0; j < attended; ++j) {
+              const double x = in.data.at("x")[r * cols + j];
+              e[j] = std::exp((scaled ? -0.5 * x : x) + (mask ? in.data.at("mask")[r * cols + j] : 0.0));
+              sum += e[j];
+            }
+            for (int j = 0; j < cols; ++j) {
+              const ReferenceValue& got = values[r * cols + j];
+              if (j >= attended) {
+                EXPECT_EQ(got.value, log ? -kInfinity : 0.0);
+                EXPECT_EQ(got.magnitude, 0);
+                continue;
+              }
+              EXPECT_NEAR(got.value, log ? std::log(e[j] / sum) : e[j] / sum, 1e-13);
+              EXPECT_GE(got.magnitude, std::fabs(got.value) * (1 - 1e-12));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(HostReferenceTest, LayernormByItsDefinition) {
+  for (const bool full : {false, true}) {
+    const Instance in =
+        Make(std::string("layernorm rows=2 cols=9 dtype=fp16") + (full ? " residual=1 bias=1 act=relu" : ""),
+             {{"eps", 0.01}});
+    const auto y = in.All("y");
+    int clipped = 0;
+    for (int r = 0; r < 2; ++r) {
+      std::vector<double> s(9);
+      double sum = 0, sum_of_squares = 0;
+      for (int j = 0; j < 9; ++j) {
+        s[j] = in.data.at("x")[r * 9 + j];
+        if (full) {
+          s[j] =
+              RoundToDType(static_cast<float>(s[j]) + static_cast<float>(in.data.at("residual")[r * 9 + j]), v1::FP16);
+          EXPECT_EQ(in.All("residual_out")[r * 9 + j].value, s[j]);
+        }
+        sum += s[j];
+        sum_of_squares += s[j] * s[j];
+      }
+      const double variance = sum_of_squares / 9 - sum / 9 * (sum / 9);
+      for (int j = 0; j < 9; ++j) {
+        double expected = (s[j] - sum / 9) / std::sqrt(variance + static_cast<double>(0.01f)) * in.data.at("weight")[j];
+        if (full) expected = std::max(0.0, expected + in.data.at("bias")[j]);
+        clipped += expected == 0;
+        EXPECT_NEAR(y[r * 9 + j].value, expected, 1e-12);
+        EXPECT_GE(y[r * 9 + j].magnitude, std::fabs(expected));
+      }
+    }
+    EXPECT_EQ(clipped > 0, full);
+  }
+}
+
+TEST(HostReferenceTest, QuantisedNormsScaleTheirRows) {
+  for (const std::string kind : {"rmsnorm", "layernorm"}) {
+    for (const bool fp8 : {false, true}) {
+      const double limit = fp8 ? 448 : 127;
+      const Instance plain = Make(kind + " rows=3 cols=11 dtype=bf16");
+      const Instance in = Make(kind + " rows=3 cols=11 dtype=bf16 quant=" + (fp8 ? "fp8_e4m3" : "int8"));
+      const auto y = plain.All("y"), q = in.All("y"), scale = in.All("scale");
+      ASSERT_EQ(scale.size(), 3u);
+      for (int r = 0; r < 3; ++r) {
+        double largest = 0, largest_quantised = 0;
+        for (int j = 0; j < 11; ++j) largest = std::max(largest, std::fabs(y[r * 11 + j].value));
+        EXPECT_NEAR(scale[r].value, largest / limit, 1e-15);
+        EXPECT_GE(scale[r].magnitude, scale[r].value * (1 - 1e-12));
+        for (int j = 0; j < 11; ++j) {
+          EXPECT_NEAR(q[r * 11 + j].value * scale[r].value, y[r * 11 + j].value, 1e-13);
+          EXPECT_GE(q[r * 11 + j].magnitude, std::fabs(q[r * 11 + j].value) * (1 - 1e-12));
+          largest_quantised = std::max(largest_quantised, std::fabs(q[r * 11 + j].value));
+        }
+        EXPECT_NEAR(largest_quantised, limit, 1e-10);
+      }
+    }
+  }
+}
+
+TEST(HostReferenceTest, GluByItsDefinition) {
+  for (const bool packed : {false, true}) {
+    for (const bool silu : {false, true}) {
+      const Instance in =
+          Make(std::string("glu rows=3 cols=4 dtype=bf16") + (packed ? "" : " packed=0") + (silu ? "" : " act=gelu"));
+      const auto y = in.All("y");
+      for (int r = 0; r < 3; ++r) {
+        for (int j = 0; j < 4; ++j) {
+          const double g = packed ? in.data.at("x")[r * 8 + j] : in.data.at("gate")[r * 4 + j];
+          const double u = packed ? in.data.at("x")[r * 8 + 4 + j] : in.data.at("up")[r * 4 + j];
+          const double act = silu ? g / (1 + std::exp(-g))
+                                  : 0.5 * g * (1 + std::tanh(0.7978845608028654 * (g + 0.044715 * g * g * g)));
+          EXPECT_NEAR(y[r * 4 + j].value, act * u, 1e-13);
+          EXPECT_GE(y[r * 4 + j].magnitude, std::fabs(act * u) * (1 - 1e-12));
+        }
+      }
+    }
+  }
+}
+
 TEST(HostReferenceTest, ElementwiseByItsDefinition) {
   const Instance in = Make("elementwise n=33 dtype=fp16 chain=fma(a,relu(b),c)");
   const auto y = in.All("y");

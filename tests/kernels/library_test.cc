@@ -59,6 +59,10 @@ std::vector<v1::IntExpr> Quantities(const v1::LaunchPlan& plan) {
     for (const auto& argument : launch.argument()) {
       if (argument.has_integer()) all.push_back(argument.integer());
       if (argument.has_workspace_offset()) all.push_back(argument.workspace_offset());
+      const v1::TensorMap& map = argument.tensor_map();
+      for (const auto* list : {&map.dim(), &map.stride_bytes(), &map.box(), &map.element_stride()}) {
+        all.insert(all.end(), list->begin(), list->end());
+      }
     }
   }
   return all;
@@ -91,7 +95,12 @@ TEST(BuiltinTemplatesTest, ExamplesCanBePlannedCompiledAndPredicted) {
        {"gemm m=4096 n=4096 k=4096 dtype=bf16", "gemm m=1 n=4096 k=4096 dtype=fp16 bias=1 act=gelu",
         "gemm m=37 n=1001 k=513 dtype=fp32 beta=1", "gemm m=128 n=8192 k=8192 dtype=bf16 layout=nn out=fp32",
         "softmax rows=4096 cols=32000 dtype=fp32", "rmsnorm rows=7 cols=8192 dtype=bf16 residual=1",
-        "elementwise n=1000003 dtype=fp32 chain=fma(a,b,c)"}) {
+        "softmax rows=4096 cols=32000 dtype=fp32 mask=1 scaled=1",
+        "softmax rows=64 cols=131072 dtype=bf16 log=1 causal=1",
+        "layernorm rows=7 cols=8192 dtype=fp16 residual=1 act=relu", "layernorm rows=5 cols=1000003 dtype=fp32",
+        "rmsnorm rows=7 cols=8192 dtype=bf16 residual=1 quant=fp8_e4m3",
+        "layernorm rows=9 cols=1001 dtype=fp32 quant=int8", "glu rows=3 cols=14336 dtype=bf16 packed=0 act=gelu",
+        "glu rows=1000 cols=7 dtype=fp32", "elementwise n=1000003 dtype=fp32 chain=fma(a,b,c)"}) {
     texts.push_back(text);
   }
   const DeviceProfile device = Hopper();
@@ -146,6 +155,22 @@ TEST(BuiltinTemplatesTest, EveryOperatorHasAReference) {
     EXPECT_EQ(reference->plan.symbol(), "rt_reference");
     EXPECT_EQ(reference->plan.block_x(), 256);
     EXPECT_THAT(reference->plan.name(), HasSubstr(absl::StrCat(op.kind, "/reference.cuh@")));
+  }
+}
+
+TEST(BuiltinTemplatesTest, Fp8OutputNeedsItsConversions) {
+  const auto ampere = ProfileCatalog::Builtin()->ById("a100-sxm-80");
+  ASSERT_TRUE(ampere.ok()) << ampere.status();
+  for (const std::string kind : {"rmsnorm", "layernorm"}) {
+    const KernelTemplate* const found = Builtins().Find(kind);
+    ASSERT_NE(found, nullptr);
+    const Op fp8 = MustParse(Builtins(), kind + " rows=64 cols=1024 dtype=bf16 quant=fp8_e4m3");
+    const auto none = found->Space(fp8, *ampere);
+    EXPECT_TRUE(!none.ok() || none->size() == 0);
+    const Op int8 = MustParse(Builtins(), kind + " rows=64 cols=1024 dtype=bf16 quant=int8");
+    const auto some = found->Space(int8, *ampere);
+    ASSERT_TRUE(some.ok()) << some.status();
+    EXPECT_GT(some->size(), 0);
   }
 }
 

@@ -158,7 +158,7 @@ TEST(ManifestTest, ErrorsSayLineAndColumn) {
       {"arg { int32: \"m\" }", "arg { reference_value: \"d\" }", "33:9: is for reference kernels only"},
       {"workspace_bytes: \"partial if two else 0\"", "", "30:9: needs workspace_bytes"},
       {"precondition { name: \"rows of a\"", "precondition { name: \"\"", "46:16: a precondition needs a name to show"},
-      {"pipe: \"tensor\"", "pipe: \"cuda\"", "47:30: pipe must be \"tensor\" or \"fp32\""},
+      {"pipe: \"tensor\"", "pipe: \"cuda\"", "47:30: pipe must be \"tensor\", \"tensor_wgmma\" or \"fp32\""},
       {"tile_n: \"64\"", "tile_n: \"64 +\"", "47:58: tile_n: column 5: expected a value, found the end"},
       {"registers: \"96\"", "registers: \"96.5\"", "49:1: registers: column 3: "},
   };

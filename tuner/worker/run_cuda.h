@@ -71,6 +71,21 @@ struct LaunchConfig {
 };
 static_assert(sizeof(LaunchConfig) == 56);
 
+// CUtensorMap: opaque; the driver wants it aligned to 64 bytes.
+struct alignas(64) TensorMap {
+  unsigned char bytes[128] = {};
+};
+static_assert(sizeof(TensorMap) == 128);
+// CUtensorMapDataType.
+enum TensorMapType {
+  kTensorMapUint8 = 0,
+  kTensorMapInt32 = 3,
+  kTensorMapFloat16 = 6,
+  kTensorMapFloat32 = 7,
+  kTensorMapFloat64 = 8,
+  kTensorMapBfloat16 = 9,
+};
+
 enum DeviceAttribute {
   kMaxThreadsPerBlock = 1,
   kMaxBlockX = 2,
@@ -147,7 +162,8 @@ using LogCallback = void (*)(void* data, int level, char* message, size_t length
   X(GraphExecDestroy, "cuGraphExecDestroy", (GraphExec exec))                                                   \
   X(GraphDestroy, "cuGraphDestroy", (Graph graph))
 
-// May be nullptr: virtual memory (needs a device that has it) and the log (drivers from CUDA 12.9 on).
+// May be nullptr: virtual memory (needs a device that has it), the log (drivers from CUDA 12.9 on) and tensor maps
+// (from 12.0 on).
 #define ROOFTUNE_CUDA_OPTIONAL(X)                                                                                     \
   X(MemGetGranularity, "cuMemGetAllocationGranularity",                                                               \
     (size_t * granularity, const MemAllocationProp* prop, int option))                                                \
@@ -161,7 +177,11 @@ using LogCallback = void (*)(void* data, int level, char* message, size_t length
   X(MemUnmap, "cuMemUnmap", (DevicePtr pointer, size_t bytes))                                                        \
   X(MemSetAccess, "cuMemSetAccess", (DevicePtr pointer, size_t bytes, const MemAccessDesc* access, size_t count))     \
   X(LogsRegisterCallback, "cuLogsRegisterCallback", (LogCallback callback, void* data, void** handle))                \
-  X(LogsUnregisterCallback, "cuLogsUnregisterCallback", (void* handle))
+  X(LogsUnregisterCallback, "cuLogsUnregisterCallback", (void* handle))                                               \
+  X(TensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                                                   \
+    (TensorMap * map, int type, unsigned rank, void* address, const unsigned long long* dims,                         \
+     const unsigned long long* strides, const unsigned* box, const unsigned* element_strides, int interleave,         \
+     int swizzle, int l2_promotion, int oob_fill))
 
 // Entry points; the optional ones may be nullptr.
 struct Functions {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/error.h"
 #include "base/status_macros.h"
+#include "tuner/worker/run_tensor_map.h"
 
 namespace rooftune {
 namespace {
@@ -62,13 +63,22 @@ absl::Status AddWorkspace(int64_t offset, const Bindings& bindings, ArgumentPack
   return absl::OkStatus();
 }
 
+absl::Status AddTensorMap(const CudaDriver& driver, const v1::TensorMap& map, const Bindings& bindings,
+                          ArgumentPack& pack) {
+  const auto tensor = bindings.tensor.find(map.tensor());
+  if (tensor == bindings.tensor.end()) return Invalid(absl::StrCat("no tensor '", map.tensor(), "'"));
+  RT_ASSIGN_OR_RETURN(const cuda::TensorMap encoded, EncodeTensorMap(driver, map, tensor->second));
+  pack.AddTensorMap(encoded);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<KernelLaunch> MakeLaunch(const GpuContext& context, const LoadedModule& module, const v1::Launch& launch,
                                         const Bindings& bindings) {
   RT_RETURN_IF_ERROR(CheckGeometry(launch, context.limits()));
   KernelLaunch made;
   made.symbol = launch.symbol();
   RT_ASSIGN_OR_RETURN(made.function, module.Function(launch.symbol()));
-  RT_ASSIGN_OR_RETURN(made.arguments, BindArguments(launch, bindings));
+  RT_ASSIGN_OR_RETURN(made.arguments, BindArguments(context.driver(), launch, bindings));
   made.config.grid_x = static_cast<unsigned>(AtLeastOne(launch.grid_x()));
   made.config.grid_y = static_cast<unsigned>(AtLeastOne(launch.grid_y()));
   made.config.grid_z = static_cast<unsigned>(AtLeastOne(launch.grid_z()));
@@ -94,15 +104,15 @@ absl::StatusOr<KernelLaunch> MakeLaunch(const GpuContext& context, const LoadedM
 }  // namespace
 
 void ArgumentPack::Add(const void* value, size_t size) {
-  std::array<uint64_t, 2> slot = {};
-  std::memcpy(slot.data(), value, std::min(size, sizeof(slot)));
+  Slot slot;
+  std::memcpy(slot.bytes.data(), value, std::min(size, slot.bytes.size()));
   values_.push_back(slot);
 }
 
 std::vector<void*> ArgumentPack::Pointers() {
   std::vector<void*> pointers;
   pointers.reserve(values_.size());
-  for (std::array<uint64_t, 2>& value : values_) pointers.push_back(value.data());
+  for (Slot& value : values_) pointers.push_back(value.bytes.data());
   return pointers;
 }
 
@@ -122,7 +132,8 @@ absl::Status KernelLaunch::Enqueue(const GpuContext& context) {
       absl::StrCat("launch of '", symbol, "'"));
 }
 
-absl::StatusOr<ArgumentPack> BindArguments(const v1::Launch& launch, const Bindings& bindings) {
+absl::StatusOr<ArgumentPack> BindArguments(const CudaDriver& driver, const v1::Launch& launch,
+                                           const Bindings& bindings) {
   ArgumentPack pack;
   for (const v1::Argument& argument : launch.argument()) {
     absl::Status status;
@@ -140,7 +151,7 @@ absl::StatusOr<ArgumentPack> BindArguments(const v1::Launch& launch, const Bindi
         status = AddWorkspace(argument.workspace_offset().value(), bindings, pack);
         break;
       case v1::Argument::kTensorMap:
-        status = Error(absl::StatusCode::kUnimplemented, "TENSOR_MAP", "tensor maps are not supported by this worker");
+        status = AddTensorMap(driver, argument.tensor_map(), bindings, pack);
         break;
       case v1::Argument::KIND_NOT_SET:
         status = Invalid("an argument says nothing");

@@ -22,7 +22,7 @@ struct Bindings {
   int64_t workspace_bytes = 0;
 };
 
-// Bytes of kernel arguments, each at an 8-byte aligned place of its own: `kernelParams` points at them.
+// Bytes of kernel arguments, each at a 64-byte aligned place of its own: `kernelParams` points at them.
 class ArgumentPack {
  public:
   void AddPointer(cuda::DevicePtr value) { Add(&value, sizeof(value)); }
@@ -30,13 +30,18 @@ class ArgumentPack {
   void AddInt32(int32_t value) { Add(&value, sizeof(value)); }
   void AddFloat(float value) { Add(&value, sizeof(value)); }
   void AddDouble(double value) { Add(&value, sizeof(value)); }
-  // At most 16 bytes.
+  void AddTensorMap(const cuda::TensorMap& value) { Add(&value, sizeof(value)); }
+  // At most 128 bytes.
   void Add(const void* value, size_t size);
   // Valid until the next Add.
   std::vector<void*> Pointers();
 
  private:
-  std::vector<std::array<uint64_t, 2>> values_;
+  struct alignas(64) Slot {
+    std::array<unsigned char, 128> bytes = {};
+  };
+
+  std::vector<Slot> values_;
 };
 
 // One kernel launch, ready to be enqueued any number of times.
@@ -51,8 +56,9 @@ struct KernelLaunch {
 };
 
 // A block of arguments for a launch. INVALID_ARGUMENT naming what can't be bound: an unknown tensor or scalar, an
-// integer that does not fit, an offset past the workspace; UNIMPLEMENTED for tensor maps.
-absl::StatusOr<ArgumentPack> BindArguments(const v1::Launch& launch, const Bindings& bindings);
+// integer that does not fit, an offset past the workspace; what the driver says of a tensor map.
+absl::StatusOr<ArgumentPack> BindArguments(const CudaDriver& driver, const v1::Launch& launch,
+                                           const Bindings& bindings);
 
 // INVALID_ARGUMENT with the limit that the geometry exceeds.
 absl::Status CheckGeometry(const v1::Launch& launch, const DeviceLimits& limits);

@@ -24,6 +24,9 @@ int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1)
 bool IsInput(const worker::v1::ProblemTensor& tensor) { return tensor.spec().role() != v1::TensorSpec::OUTPUT; }
 bool IsOutput(const worker::v1::ProblemTensor& tensor) { return tensor.spec().role() != v1::TensorSpec::INPUT; }
 
+// Types that an output may have and an input may not: they are compared, but not generated.
+bool IsOutputOnly(v1::DType dtype) { return dtype == v1::FP8_E4M3 || dtype == v1::INT8; }
+
 bool IsFloat(v1::DType dtype) { return dtype == v1::FP32 || dtype == v1::FP16 || dtype == v1::BF16; }
 
 }  // namespace
@@ -70,11 +73,13 @@ absl::Status PreparedProblem::CheckRequest() const {
     if (tensor.elements() <= 0 || tensor.bytes() <= 0 || (alignment & (alignment - 1)) != 0 || alignment > 4096) {
       return Error(absl::StatusCode::kInvalidArgument, "BAD_PROBLEM", absl::StrCat("tensor '", name, "' is malformed"));
     }
-    const bool fillable = IsFloat(tensor.spec().dtype()) || (!IsOutput(tensor) && tensor.spec().dtype() == v1::FP64);
+    const v1::DType dtype = tensor.spec().dtype();
+    const bool fillable = IsFloat(dtype) || (IsOutput(tensor) ? IsOutputOnly(dtype) : dtype == v1::FP64);
     if (!fillable) {
-      return Error(absl::StatusCode::kUnimplemented, "DTYPE",
-                   absl::StrCat("tensor '", name, "': ", v1::DType_Name(tensor.spec().dtype()),
-                                " can't be generated and compared; use FP32, FP16 or BF16"));
+      return Error(
+          absl::StatusCode::kUnimplemented, "DTYPE",
+          absl::StrCat("tensor '", name, "': ", v1::DType_Name(tensor.spec().dtype()),
+                       " can't be generated and compared; use FP32, FP16 or BF16 (outputs also FP8_E4M3 or INT8)"));
     }
   }
   return absl::OkStatus();

@@ -13,9 +13,11 @@ constexpr const char* kSymbols[] = {"rt_fill",     "rt_poison",      "rt_reset_r
                                     "rt_ffma",     "rt_ex2",         "rt_flush_read",   "rt_l2_read", "rt_clock",
                                     "rt_checksum", "rt_scrub_shared"};
 
-// Bytes that a block of 512 threads moves in one go, and its size.
+// Bytes that a block of 512 threads moves in one go, and its size; the copy kernel has smaller ones.
 constexpr int64_t kTileBytes = 32 << 10;
 constexpr int kStreamBlock = 512;
+constexpr int64_t kCopyTileBytes = 4 << 10;
+constexpr int kCopyBlock = 256;
 constexpr int kElementBlock = 256;
 constexpr unsigned kScrubBlock = 1024;
 
@@ -137,7 +139,7 @@ absl::Status SupportModule::Copy(cuda::DevicePtr from, cuda::DevicePtr to, int64
   pack.AddPointer(from);
   pack.AddPointer(to);
   pack.AddInt64(bytes);
-  return Launch("rt_copy", TileGrid(bytes), kStreamBlock, std::move(pack));
+  return Launch("rt_copy", std::max<int64_t>(1, CeilDiv(bytes, kCopyTileBytes)), kCopyBlock, std::move(pack));
 }
 
 absl::Status SupportModule::Read(cuda::DevicePtr from, int64_t bytes) {

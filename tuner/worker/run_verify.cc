@@ -209,6 +209,14 @@ double DecodeElement(const unsigned char* bytes, v1::DType dtype) {
     std::memcpy(&value, bytes, sizeof(value));
     return value;
   }
+  if (dtype == v1::INT8) return static_cast<signed char>(bytes[0]);
+  if (dtype == v1::FP8_E4M3) {
+    const int exponent = bytes[0] >> 3 & 15;
+    const double fraction = (bytes[0] & 7) / 8.0;
+    if ((bytes[0] & 0x7f) == 0x7f) return std::numeric_limits<double>::quiet_NaN();
+    const double size = exponent == 0 ? std::ldexp(fraction, -6) : std::ldexp(1 + fraction, exponent - 7);
+    return (bytes[0] & 0x80) != 0 ? -size : size;
+  }
   const uint32_t bits = bytes[0] | static_cast<uint32_t>(bytes[1]) << 8;
   if (dtype == v1::BF16) {
     const uint32_t wide = bits << 16;

@@ -8,6 +8,11 @@ _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 _CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 _CC_MAJOR, _CC_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+TENSOR_MAP_BYTES = 128  # sizeof(CUtensorMap)
+_TENSOR_MAP_ALIGNMENT = 64
+_MAX_RANK = 5
+# CUtensorMapDataType by dtype; 8-bit floats are moved as bytes.
+_TENSOR_MAP_TYPES = {"FP32": 7, "FP16": 6, "BF16": 9, "FP64": 8, "INT32": 3, "INT8": 0, "FP8_E4M3": 0, "FP8_E5M2": 0}
 _POINTER_DEVICE_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 
 # What the driver accepts at most: 2^31 - 1 blocks in x, 65535 in y and z.
@@ -125,6 +130,27 @@ class Driver:
     def allow_large_cluster(self, function):
         with self:
             self._call("cuFuncSetAttribute", function, _NON_PORTABLE_CLUSTER, ctypes.c_int(1))
+
+    def tensor_map(self, address, dtype, dims, strides, box, element_strides, modes):
+        """The 128 bytes of a CUtensorMap over the tensor at `address`. Dims are innermost first, `strides` (bytes) of all
+        but the first; `modes`: interleave, swizzle, L2 promotion, fill outside."""
+        if not hasattr(self._lib, "cuTensorMapEncodeTiled"):
+            raise CudaError("the driver has no cuTensorMapEncodeTiled; it takes one of CUDA 12.0 or later")
+        rank = len(dims)
+        if not 1 <= rank <= _MAX_RANK or len(strides) != rank - 1 or len(box) != rank or len(element_strides) != rank:
+            raise CudaError(f"a tensor map with {rank} dims, {len(strides)} strides and a box of {len(box)}")
+        if dtype not in _TENSOR_MAP_TYPES:
+            raise CudaError(f"a tensor map of {dtype}")
+        # The driver wants it aligned, which ctypes does not promise.
+        buffer = ctypes.create_string_buffer(TENSOR_MAP_BYTES + _TENSOR_MAP_ALIGNMENT)
+        start = -ctypes.addressof(buffer) % _TENSOR_MAP_ALIGNMENT
+        with self:
+            self._call("cuTensorMapEncodeTiled", ctypes.c_void_p(ctypes.addressof(buffer) + start),
+                       ctypes.c_int(_TENSOR_MAP_TYPES[dtype]), ctypes.c_uint(rank), ctypes.c_void_p(address),
+                       (ctypes.c_uint64 * rank)(*dims), (ctypes.c_uint64 * rank)(*strides),
+                       (ctypes.c_uint * rank)(*box), (ctypes.c_uint * rank)(*element_strides),
+                       *[ctypes.c_int(mode) for mode in modes])
+        return buffer.raw[start:start + TENSOR_MAP_BYTES]
 
     def allocate(self, size):
         address = ctypes.c_uint64()

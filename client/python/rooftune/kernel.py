@@ -4,7 +4,7 @@ import sys
 import threading
 
 from . import _schema, expr
-from .driver import MAX_GRID, PORTABLE_CLUSTER, CudaError, Driver
+from .driver import MAX_GRID, PORTABLE_CLUSTER, TENSOR_MAP_BYTES, CudaError, Driver
 
 _TORCH_DTYPES = {"FP32": "float32", "FP16": "float16", "BF16": "bfloat16", "FP64": "float64", "INT8": "int8",
                  "INT32": "int32", "FP8_E4M3": "float8_e4m3fn", "FP8_E5M2": "float8_e5m2"}
@@ -12,6 +12,8 @@ _TORCH_DTYPES = {"FP32": "float32", "FP16": "float16", "BF16": "bfloat16", "FP64
 _INTEGERS = {4: "<i", 8: "<q"}
 _FLOATS = {4: "<f", 8: "<d"}
 _DEFAULT_ALIGNMENT = 16
+# Tensor maps kept on a device, by their place in the plan and the tensor's address; older ones are dropped.
+_MAX_TENSOR_MAPS = 1024
 
 
 class _Tensor:
@@ -46,7 +48,7 @@ class _Loaded:
         self.driver = driver
         driver.check_arch(plan.arch)
         self.module = driver.load(binary)
-        self.functions, self.workspaces = {}, {}
+        self.functions, self.workspaces, self._maps = {}, {}, {}
         shared = {}
         for launch in plan.launch:
             if launch.symbol not in self.functions:
@@ -65,6 +67,18 @@ class _Loaded:
         if stream not in self.workspaces:
             self.workspaces[stream] = self.driver.allocate(size)
         return self.workspaces[stream]
+
+    def tensor_map(self, key, spec, address):
+        """Bytes of the map that `spec` describes; encoded once for each address."""
+        key = (key, address)
+        if key not in self._maps:
+            if len(self._maps) >= _MAX_TENSOR_MAPS:
+                del self._maps[next(iter(self._maps))]
+            values = [[q.value for q in quantities] for quantities in
+                      (spec.dim, spec.stride_bytes, spec.box, spec.element_stride)]
+            self._maps[key] = self.driver.tensor_map(address, _schema.enum_name("DType", spec.dtype), *values,
+                                                     (spec.interleave, spec.swizzle, spec.l2_promotion, spec.oob_fill))
+        return self._maps[key]
 
     def close(self):
         for address in self.workspaces.values():
@@ -122,8 +136,8 @@ class Kernel:
             workspace = loaded.workspace(self.plan.workspace_bytes.value, stream)
             if workspace and self._zero_workspace:
                 loaded.driver.zero(workspace, self.plan.workspace_bytes.value, stream)
-            for launch in self.plan.launch:
-                self._launch(loaded, launch, addresses, scalars, workspace, stream)
+            for index, launch in enumerate(self.plan.launch):
+                self._launch(loaded, index, launch, addresses, scalars, workspace, stream)
         return outputs
 
     def _on(self, gpu):
@@ -178,16 +192,16 @@ class Kernel:
             raise CudaError(f"{launch.symbol}: grid x ({launch.grid_x.value}) is no multiple of the cluster ({cluster})")
         for argument in launch.argument:
             kind = argument.WhichOneof("kind")
-            if kind == "tensor_map" or kind is None:
+            if kind is None:
                 raise NotImplementedError(f"{launch.symbol}: argument kind {kind} is not supported by this version")
-            sizes = {"integer": _INTEGERS, "scalar": _FLOATS}.get(kind, (8,))
+            sizes = {"integer": _INTEGERS, "scalar": _FLOATS, "tensor_map": (TENSOR_MAP_BYTES,)}.get(kind, (8,))
             if argument.size not in sizes:
                 raise NotImplementedError(f"{launch.symbol}: a {kind} of {argument.size} bytes is not supported by this version")
 
     @staticmethod
-    def _launch(loaded, launch, addresses, scalars, workspace, stream):
+    def _launch(loaded, index, launch, addresses, scalars, workspace, stream):
         values = []
-        for argument in launch.argument:
+        for position, argument in enumerate(launch.argument):
             kind = argument.WhichOneof("kind")
             if kind == "tensor":
                 values.append(struct.pack("<Q", addresses[argument.tensor]))
@@ -195,6 +209,9 @@ class Kernel:
                 values.append(struct.pack(_FLOATS[argument.size], float(scalars[argument.scalar])))
             elif kind == "integer":
                 values.append(struct.pack(_INTEGERS[argument.size], argument.integer.value))
+            elif kind == "tensor_map":
+                spec = argument.tensor_map
+                values.append(loaded.tensor_map((index, position), spec, addresses[spec.tensor]))
             else:
                 values.append(struct.pack("<Q", workspace + argument.workspace_offset.value))
         # An empty quantity means one.

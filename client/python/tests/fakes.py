@@ -75,6 +75,10 @@ class FakeDriver:
     def allow_large_cluster(self, function):
         self.calls.append(("allow_large_cluster", function))
 
+    def tensor_map(self, address, *description):
+        self.calls.append(("tensor_map", address, *description))
+        return b"map of %#x" % address
+
     def allocate(self, size):
         self._next += 0x10000
         self.calls.append(("allocate", size, self._next))

@@ -22,10 +22,18 @@ class FakeLibrary:
                 args[0]._obj.value = 0xC0
             if name == "cuDeviceGetAttribute":
                 args[0]._obj.value = {75: 9, 76: 0}[args[1]]
+            if name == "cuTensorMapEncodeTiled":
+                self.note_map(args)
             if name.startswith("cuLaunchKernel"):
                 self.launch = self.note(name, args)
             return self.failing.get(name, 0)
         return call
+
+    def note_map(self, args):
+        self.map = {"aligned": args[0].value % 64 == 0, "type": args[1].value, "rank": args[2].value,
+                    "address": args[3].value, "dims": list(args[4]), "strides": list(args[5])[:args[2].value - 1],
+                    "box": list(args[6]), "element_strides": list(args[7]), "modes": [v.value for v in args[8:]]}
+        ctypes.memmove(args[0].value, bytes(range(128)), 128)
 
     @staticmethod
     def values(pointers, sizes):
@@ -66,6 +74,27 @@ class DriverTest(unittest.TestCase):
                                                "values": [b"\1\2\3\4", b"12345678"], "count": 1, "id": 4,
                                                "cluster": [4, 1, 1]})
         self.assertIn("cuLaunchKernelEx", self.library.names)
+
+    def test_tensor_map(self):
+        made = self.driver.tensor_map(1 << 40, "BF16", [40, 10, 3], [80, 1 << 36], [64, 32, 1], [1, 1, 1], (0, 3, 2, 0))
+        self.assertEqual(made, bytes(range(128)))
+        self.assertEqual(self.library.map, {"aligned": True, "type": 9, "rank": 3, "address": 1 << 40,
+                                            "dims": [40, 10, 3], "strides": [80, 1 << 36], "box": [64, 32, 1],
+                                            "element_strides": [1, 1, 1], "modes": [0, 3, 2, 0]})
+        with self.assertRaisesRegex(CudaError, "3 dims, 1 strides and a box of 3"):
+            self.driver.tensor_map(16, "BF16", [40, 10, 3], [80], [64, 32, 1], [1, 1, 1], (0, 3, 2, 0))
+        self.library.failing["cuTensorMapEncodeTiled"] = 1
+        with self.assertRaisesRegex(CudaError, r"cuTensorMapEncodeTiled: invalid argument \(1\)"):
+            self.driver.tensor_map(16, "FP16", [40], [], [64], [1], (0, 3, 2, 0))
+
+    def test_a_driver_without_tensor_maps(self):
+        class Old(FakeLibrary):
+            def __getattr__(self, name):
+                if name == "cuTensorMapEncodeTiled":
+                    raise AttributeError(name)
+                return super().__getattr__(name)
+        with self.assertRaisesRegex(CudaError, "CUDA 12.0"):
+            Driver(1, Old()).tensor_map(16, "FP16", [40], [], [64], [1], (0, 3, 2, 0))
 
     def test_the_callers_context_comes_back_after_an_error(self):
         self.library.failing["cuLaunchKernel"] = 1

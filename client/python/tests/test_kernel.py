@@ -2,6 +2,7 @@ import struct
 import sys
 import types
 import unittest
+import unittest.mock
 
 import fakes
 import rooftune
@@ -67,13 +68,44 @@ class KernelTest(unittest.TestCase):
 
     def test_argument_kinds_of_the_future(self):
         record = fakes.gemm_record()
-        record.plan.launch[0].argument.add(tensor_map={"tensor": "a"}, size=128)
-        with self.assertRaisesRegex(NotImplementedError, "tensor_map"):
+        record.plan.launch[0].argument.add(size=8)
+        with self.assertRaisesRegex(NotImplementedError, "argument kind None"):
+            self.kernel(record)
+        record = fakes.gemm_record()
+        record.plan.launch[0].argument.add(tensor_map={"tensor": "a"}, size=64)
+        with self.assertRaisesRegex(NotImplementedError, "tensor_map of 64 bytes"):
             self.kernel(record)
         record = fakes.gemm_record()
         record.plan.launch[0].argument[3].size = 2
         with self.assertRaisesRegex(NotImplementedError, "integer of 2 bytes"):
             self.kernel(record)
+
+    def test_tensor_maps_are_encoded_once_an_address(self):
+        record = fakes.gemm_record()
+        for launch, tensor in ((0, "a"), (1, "d")):
+            description = record.plan.launch[launch].argument.add(size=128).tensor_map
+            description.tensor, description.dtype, description.swizzle, description.l2_promotion = tensor, 3, 3, 2
+            for field, values in (("dim", (32, 8)), ("stride_bytes", (64,)), ("box", (64, 8)), ("element_stride", (1, 1))):
+                for value in values:
+                    getattr(description, field).add(value=value)
+        kernel = self.kernel(record)
+        kernel(a=A, b=B, d=D)
+        kernel(a=A, b=B, d=D)
+        kernel(a=B, b=B, d=D)
+        maps = [c for c in self.drivers[0].calls if c[0] == "tensor_map"]
+        self.assertEqual(maps, [("tensor_map", address, "BF16", [32, 8], [64], [64, 8], [1, 1], (0, 3, 2, 0))
+                                for address in (A, D, B)])
+        self.assertEqual([launch[-1][-1] for launch in self.drivers[0].launches()],
+                         [b"map of %#x" % address for address in (A, D, A, D, B, D)])
+
+    def test_tensor_maps_kept_are_few(self):
+        record = fakes.gemm_record()
+        record.plan.launch[0].argument.add(tensor_map={"tensor": "a", "dtype": 3}, size=128)
+        kernel = self.kernel(record)
+        with unittest.mock.patch("rooftune.kernel._MAX_TENSOR_MAPS", 2):
+            for a in (A, B, D, D, A):
+                kernel(a=a, b=B, d=D)
+        self.assertEqual([c[1] for c in self.drivers[0].calls if c[0] == "tensor_map"], [A, B, D, A])
 
     def test_another_architecture(self):
         with self.assertRaisesRegex(CudaError, "for sm_90, GPU 2 is sm_100"):

@@ -5,15 +5,20 @@ struct TilePosition {
   int m, n;
 };
 
-// Index of a tile to its corner: RT_RASTER rows of tiles are walked down before the next column, so that blocks that
-// run together share operands in L2.
-__device__ __forceinline__ TilePosition tile_position(int id, int m, int n) {
-  const int tiles_m = (m + RT_BM - 1) / RT_BM, tiles_n = (n + RT_BN - 1) / RT_BN;
+// Tile number `id` of tiles_m × tiles_n: RT_RASTER rows of tiles are walked down before the next column, so that
+// blocks that run together share operands in L2.
+__device__ __forceinline__ TilePosition raster(int id, int tiles_m, int tiles_n) {
   const int group = id / (RT_RASTER * tiles_n);
   const int first = group * RT_RASTER;
   const int rows = min(tiles_m - first, RT_RASTER);
   const int within = id - group * RT_RASTER * tiles_n;
-  return {(first + within % rows) * RT_BM, (within / rows) * RT_BN};
+  return {first + within % rows, within / rows};
+}
+
+// The same to the tile's corner.
+__device__ __forceinline__ TilePosition tile_position(int id, int m, int n) {
+  const TilePosition tile = raster(id, (m + RT_BM - 1) / RT_BM, (n + RT_BN - 1) / RT_BN);
+  return {tile.m * RT_BM, tile.n * RT_BN};
 }
 
 struct KRange {

@@ -55,6 +55,20 @@ class RtRow {
     return v;
   }
 
+  // Largest value of the row.
+  static __device__ __forceinline__ float max(float v, Shared* shared) {
+    v = lanes_max<kLanes>(v);
+    if constexpr (kWarps > 1) {
+      const int row = threadIdx.x / THREADS;
+      const int lane = threadIdx.x % 32;
+      if (lane == 0) shared->warp[row][threadIdx.x % THREADS / 32].max = v;
+      __syncthreads();
+      v = lanes_max<kWarps>(shared->warp[row][lane % kWarps].max);
+    }
+    if constexpr (CTAS > 1) v = lanes_max<CTAS>(exchange({v, 0}, shared).max);
+    return v;
+  }
+
   // Last thing of a kernel: no block of a cluster may end while others read its shared memory.
   static __device__ __forceinline__ void finish() {
     if constexpr (CTAS > 1) asm volatile("barrier.cluster.wait;" ::: "memory");
@@ -67,13 +81,17 @@ class RtRow {
     for (int offset = N / 2; offset > 0; offset /= 2) v += __shfl_xor_sync(0xFFFFFFFFu, v, offset);
     return v;
   }
+  template <int N>
+  static __device__ __forceinline__ float lanes_max(float v) {
+#pragma unroll
+    for (int offset = N / 2; offset > 0; offset /= 2) v = fmaxf(v, __shfl_xor_sync(0xFFFFFFFFu, v, offset));
+    return v;
+  }
   // The maximum first, then the rescaled sums: one exponential a thread, and a sum whose bits do not depend on the
   // lane.
   template <int N>
   static __device__ __forceinline__ RtMaxSum lanes_max_sum(RtMaxSum v) {
-    float max = v.max;
-#pragma unroll
-    for (int offset = N / 2; offset > 0; offset /= 2) max = fmaxf(max, __shfl_xor_sync(0xFFFFFFFFu, max, offset));
+    const float max = lanes_max<N>(v.max);
     return {max, lanes_sum<N>(v.sum * rt_exp2(fmaf(v.max, kRtLog2E, rt_exp_bias(max))))};
   }
 

@@ -6,6 +6,8 @@
 #define RT_FP16 2
 #define RT_BF16 3
 #define RT_FP64 4
+#define RT_FP8_E4M3 5
+#define RT_INT8 7
 
 typedef unsigned char rt_u8;
 typedef unsigned short rt_u16;
@@ -48,6 +50,23 @@ struct RtType<RT_BF16> {
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(v));
     return h;
   }
+};
+
+// Loads only: common/quantized.cuh makes them, a vector at a time.
+template <>
+struct RtType<RT_FP8_E4M3> {
+  typedef rt_u8 Store;
+  // Moved into an fp16's fields the exponent is 8 too small; the only NaN has all of these bits set.
+  static __device__ __forceinline__ float load(rt_u8 v) {
+    if ((v & 0x7F) == 0x7F) return __uint_as_float(0x7FC00000u);
+    return 256.0f * RtType<RT_FP16>::load(static_cast<rt_u16>((v & 0x80) << 8 | (v & 0x7F) << 7));
+  }
+};
+
+template <>
+struct RtType<RT_INT8> {
+  typedef signed char Store;
+  static __device__ __forceinline__ float load(signed char v) { return static_cast<float>(v); }
 };
 
 // Two floats to one packed 32-bit pair, `lo` in the lower half.

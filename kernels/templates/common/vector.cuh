@@ -109,6 +109,19 @@ struct RtVector {
 #pragma unroll
     for (int i = 0; i < kWords; ++i) word[i] = D == RT_FP32 || V == 1 ? bits : bits * 0x10001u;
   }
+
+  // Elements `first` (may be negative) and up = the storage bits given.
+  __device__ __forceinline__ void fill_from(int first, rt_u32 bits) {
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      if (i < first) continue;
+      if constexpr (D == RT_FP32 || V == 1) {
+        word[i] = bits;
+      } else {
+        word[i / 2] = i % 2 == 0 ? (word[i / 2] & 0xFFFF0000u) | bits : (word[i / 2] & 0xFFFFu) | bits << 16;
+      }
+    }
+  }
 };
 
 // Storage bits of −∞.

@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "base/error.h"
-#include "tuner/store/evidence.h"
 
 namespace rooftune {
 
@@ -359,15 +358,14 @@ TEST_P(StoreConformanceTest, ExportAndImportGiveTheSameAnswers) {
   ASSERT_TRUE(
       store_->PublishRecords({MakeRecord("r0", "k", v1::MEASURED, 10, 0), MakeRecord("r1", "k", v1::MEASURED, 11, 1)})
           .ok());
-  std::vector<v1::ExportLine> lines;
-  ASSERT_TRUE(CollectEvidence(*store_, {}, RunLine().run(), [&](v1::ExportLine line) {
-                lines.push_back(std::move(line));
-                return absl::OkStatus();
-              }).ok());
-  std::vector<v1::ExportLine::LineCase> order;
-  for (const auto& line : lines) order.push_back(line.line_case());
-  EXPECT_THAT(order, ElementsAre(v1::ExportLine::kRun, v1::ExportLine::kSweep, v1::ExportLine::kTrial,
-                                 v1::ExportLine::kBaseline, v1::ExportLine::kRecord, v1::ExportLine::kRecord));
+  // As an export orders them: the sweep's baselines have lines of their own too.
+  v1::ExportLine baseline;
+  baseline.mutable_baseline()->set_sweep("sweeps/a");
+  *baseline.mutable_baseline()->mutable_baseline() = sweep.baseline(0);
+  const std::vector<v1::ExportLine> lines = {RunLine(), Line(*store_->GetSweep("sweeps/a")),
+                                             Line(*store_->ListTrials({.sweep = "sweeps/a"}, 10, "")->items.begin()),
+                                             baseline, Line(*store_->GetRecord("records/r0")),
+                                             Line(*store_->GetRecord("records/r1"))};
   TempDir other_dir;
   const std::unique_ptr<Store> other = GetParam().make(other_dir);
   const Counts counts = Import(*other, lines);

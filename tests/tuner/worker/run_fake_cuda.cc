@@ -45,11 +45,13 @@ Result Launch(const cuda::LaunchConfig* config, cuda::Function function, void** 
   const std::string symbol = *reinterpret_cast<std::string*>(function);
   if (config->block_x * config->block_y * config->block_z > 1024) return 1;
   const FakeCuda::Kernel kernel = fake->kernels.at(symbol);
-  auto values = std::make_shared<std::vector<uint64_t>>(static_cast<size_t>(kernel.arguments));
-  for (int i = 0; i < kernel.arguments; ++i) std::memcpy(&(*values)[static_cast<size_t>(i)], parameters[i], 8);
+  auto values = std::make_shared<std::vector<cuda::TensorMap>>(static_cast<size_t>(kernel.arguments));
+  for (int i = 0; i < kernel.arguments; ++i) {
+    std::memcpy((*values)[static_cast<size_t>(i)].bytes, parameters[i], kernel.maps.count(i) > 0 ? 128 : 8);
+  }
   return Do([symbol, kernel, values] {
     std::vector<void*> pointers;
-    for (uint64_t& value : *values) pointers.push_back(&value);
+    for (cuda::TensorMap& value : *values) pointers.push_back(value.bytes);
     ++fake->launches[symbol];
     const auto duration = fake->duration_us.find(symbol);
     now_us += duration != fake->duration_us.end() ? duration->second : 1;
@@ -232,6 +234,31 @@ void FillMemory(cuda::Functions& f) {
   f.MemSetAccess = [](DevicePtr, size_t, const cuda::MemAccessDesc*, size_t) { return 0; };
 }
 
+// Refuses a little of what the driver does.
+Result EncodeTensorMap(cuda::TensorMap* to, int type, unsigned rank, void* address, const unsigned long long* dims,
+                       const unsigned long long* strides, const unsigned* box, const unsigned* element_strides,
+                       int interleave, int swizzle, int l2_promotion, int oob_fill) {
+  FakeCuda::EncodedMap map;
+  map.address = reinterpret_cast<uint64_t>(address);
+  map.type = type;
+  map.rank = static_cast<int32_t>(rank);
+  if (map.address % 16 != 0 || reinterpret_cast<uint64_t>(to) % 64 != 0) return 1;
+  for (unsigned i = 0; i < rank; ++i) {
+    if (dims[i] == 0 || box[i] == 0 || box[i] > 256 || (i > 0 && strides[i - 1] % 16 != 0)) return 1;
+    map.dims[i] = dims[i];
+    if (i > 0) map.strides[i - 1] = strides[i - 1];
+    map.box[i] = static_cast<uint8_t>(box[i]);
+    map.element_strides[i] = static_cast<uint8_t>(element_strides[i]);
+  }
+  map.interleave = static_cast<uint8_t>(interleave);
+  map.swizzle = static_cast<uint8_t>(swizzle);
+  map.l2_promotion = static_cast<uint8_t>(l2_promotion);
+  map.oob_fill = static_cast<uint8_t>(oob_fill);
+  std::memcpy(to->bytes, &map, sizeof(map));
+  ++fake->encoded_maps;
+  return 0;
+}
+
 void FillLaunching(cuda::Functions& f) {
   f.ModuleLoadData = [](cuda::Module* module, const void*) {
     *module = reinterpret_cast<cuda::Module>(Handle<int>());
@@ -246,6 +273,7 @@ void FillLaunching(cuda::Functions& f) {
   };
   f.FuncSetAttribute = [](cuda::Function, int, int) { return 0; };
   f.LaunchKernelEx = Launch;
+  if (fake->has_tensor_maps) f.TensorMapEncodeTiled = EncodeTensorMap;
   f.StreamCreate = [](cuda::Stream* stream, unsigned) {
     *stream = reinterpret_cast<cuda::Stream>(Handle<int>());
     return 0;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,18 @@ class FakeCuda {
     int arguments = 0;
     // As kernelParams points at them.
     std::function<void(void** arguments)> run;
+    // Which arguments are tensor maps, of 128 bytes.
+    std::set<int> maps = {};
   };
+  // What the fake puts in a tensor map in place of the hardware's encoding.
+  struct EncodedMap {
+    uint64_t address = 0;
+    int32_t type = 0, rank = 0;
+    uint64_t dims[5] = {}, strides[4] = {};
+    uint8_t box[5] = {}, element_strides[5] = {};
+    uint8_t interleave = 0, swizzle = 0, l2_promotion = 0, oob_fill = 0;
+  };
+  static_assert(sizeof(EncodedMap) <= sizeof(cuda::TensorMap));
 
   FakeCuda();
   ~FakeCuda();
@@ -35,6 +47,9 @@ class FakeCuda {
   // Returned by every call from now on, as after a fault.
   int sticky = 0;
   bool has_virtual_memory = true;
+  bool has_tensor_maps = true;
+  // Tensor maps that were encoded.
+  int encoded_maps = 0;
   int64_t free_bytes = int64_t{1} << 40;
   // Launches by symbol.
   std::map<std::string, int> launches;

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "tests/tuner/worker/run_fake_cuda.h"
 #include "tuner/wire/frame.h"
 #include "tuner/worker/roles.h"
 #include "tuner/worker/run_cublaslt.h"
@@ -169,7 +170,8 @@ TEST(LaunchTest, BindsArgumentsInOrder) {
   wide->mutable_integer()->set_value(int64_t{1} << 40);
   wide->set_size(8);
   launch.add_argument()->mutable_workspace_offset()->set_value(64);
-  auto pack = BindArguments(launch, SomeBindings());
+  FakeCuda cuda;
+  auto pack = BindArguments(*cuda.driver(), launch, SomeBindings());
   ASSERT_TRUE(pack.ok()) << pack.status();
   ASSERT_EQ(pack->Pointers().size(), 5u);
   EXPECT_EQ(ValueAt<uint64_t>(*pack, 0), 0x1000u);
@@ -180,11 +182,13 @@ TEST(LaunchTest, BindsArgumentsInOrder) {
 }
 
 TEST(LaunchTest, RefusesWhatItCannotBind) {
-  const auto error = [](const std::function<void(v1::Argument*)>& set) {
+  FakeCuda cuda;
+  const auto driver = cuda.driver();
+  const auto error = [&](const std::function<void(v1::Argument*)>& set) {
     v1::Launch launch;
     launch.set_symbol("k");
     set(launch.add_argument());
-    return BindArguments(launch, SomeBindings()).status();
+    return BindArguments(*driver, launch, SomeBindings()).status();
   };
   EXPECT_THAT(std::string(error([](v1::Argument* a) { a->set_tensor("y"); }).message()), HasSubstr("no tensor 'y'"));
   EXPECT_FALSE(error([](v1::Argument* a) { a->set_scalar("alpha"); }).ok());
@@ -198,10 +202,6 @@ TEST(LaunchTest, RefusesWhatItCannotBind) {
                 a->set_size(4);
               }).ok());
   EXPECT_FALSE(error([](v1::Argument*) {}).ok());
-  const absl::Status map = error([](v1::Argument* a) { a->mutable_tensor_map()->set_tensor("x"); });
-  EXPECT_EQ(map.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(OutcomeOfStatus(map), v1::LAUNCH_FAILED);
-  EXPECT_THAT(std::string(map.message()), HasSubstr("tensor maps are not supported by this worker"));
 }
 
 // What cuBLASLt computes, by its own definition of column-major layouts.
@@ -307,6 +307,14 @@ TEST(VerifyTest, DecodesElements) {
   EXPECT_TRUE(std::isinf(DecodeElement(infinity, v1::FP16)));
   const unsigned char poison[] = {0xff, 0xff, 0xff, 0xff};
   for (const v1::DType dtype : {v1::FP32, v1::FP16, v1::BF16}) EXPECT_TRUE(std::isnan(DecodeElement(poison, dtype)));
+  EXPECT_TRUE(std::isnan(DecodeElement(poison, v1::FP8_E4M3)));
+  EXPECT_EQ(DecodeElement(poison, v1::INT8), -1);
+  const unsigned char largest[] = {0x7e};
+  EXPECT_EQ(DecodeElement(largest, v1::FP8_E4M3), 448);
+  const unsigned char subnormal[] = {0x83};
+  EXPECT_EQ(DecodeElement(subnormal, v1::FP8_E4M3), -3 * std::ldexp(1.0, -9));
+  const unsigned char one_fp8[] = {0x38};
+  EXPECT_EQ(DecodeElement(one_fp8, v1::FP8_E4M3), 1.0);
 }
 
 TEST(VerifyTest, DamageOutsideWeighsMoreThanWrongElements) {

@@ -272,6 +272,39 @@ TEST_F(RunSessionTest, WorkspaceIsZeroedBeforeEveryExecution) {
   EXPECT_EQ(dirty, 0);
 }
 
+TEST_F(RunSessionTest, TensorMapsAreEncodedOnceForEachSetOfBuffers) {
+  PrepareOk();
+  FakeCuda::Kernel kernel = {4, [](void** x) {
+                               const auto a = ArgumentAt<FakeCuda::EncodedMap>(x, 0);
+                               const auto y = ArgumentAt<FakeCuda::EncodedMap>(x, 2);
+                               Right(reinterpret_cast<const float*>(a.address), ArgumentAt<const float*>(x, 1),
+                                     reinterpret_cast<float*>(y.address), static_cast<int64_t>(a.dims[0]));
+                             }};
+  kernel.maps = {0, 2};
+  cuda_.kernels["mapped"] = kernel;
+  cuda_.duration_us["mapped"] = 50;
+  auto request = Candidate("mapped", /*measure=*/true);
+  for (const int i : {0, 2}) {
+    v1::TensorMap* const map = request.mutable_plan()->mutable_launch(0)->mutable_argument(i)->mutable_tensor_map();
+    map->set_tensor(i == 0 ? "a" : "y");
+    map->set_dtype(v1::FP32);
+    map->add_dim()->set_value(kElements);
+    map->add_box()->set_value(64);
+    map->add_element_stride()->set_value(1);
+  }
+  const auto result = session_->Run(request);
+  EXPECT_EQ(result.outcome(), v1::OK) << result.message();
+  // Far fewer than launches: two maps for the check and two a set.
+  EXPECT_EQ(cuda_.encoded_maps % 2, 0);
+  EXPECT_GE(cuda_.encoded_maps, 4);
+  EXPECT_LE(cuda_.encoded_maps, 2 + 2 * 64);
+  EXPECT_GT(cuda_.launches["mapped"], cuda_.encoded_maps);
+  request.mutable_plan()->mutable_launch(0)->mutable_argument(0)->mutable_tensor_map()->mutable_box(0)->set_value(300);
+  const auto refused = session_->Run(request);
+  EXPECT_EQ(refused.outcome(), v1::LAUNCH_FAILED);
+  EXPECT_THAT(refused.message(), HasSubstr("tensor map of 'a' (dims 1003, strides  bytes, box 300"));
+}
+
 TEST_F(RunSessionTest, ThrottledBurstsAreThrownAway) {
   PrepareOk();
   auto request = Candidate("right", true);

@@ -1,11 +1,12 @@
-// Softmax along rows: y = exp(x − max) / Σ exp(x − max).
+// Softmax along rows: y = exp(t − max t) / Σ exp(t − max t), or its logarithm, with t = x, scale·x, or these + mask;
+// with RT_CAUSAL row r attends to columns up to r + cols − rows alone.
 //
 // Defines: RT_DTYPE; RT_VARIANT (0 the row in registers as floats, so that each exponential is computed once; 1 the
 // row in shared memory; 2 two passes over global memory, any length; 3 the row in registers in its storage type: half
 // the registers for 16-bit types, each exponential twice); RT_BLOCK threads a block; RT_ROWS rows a block (variants 0
 // and 3); RT_VEC elements a vector, a divisor of cols; RT_ITEMS vectors a thread holds (0, 3) or loads at once (1, 2);
-// RT_CLUSTER blocks that share a row (sm_90 and newer); RT_RESIDENT blocks an
-// SM must have registers for.
+// RT_CLUSTER blocks that share a row (sm_90 and newer); RT_RESIDENT blocks an SM must have registers for; RT_SCALED,
+// RT_MASK, RT_CAUSAL, RT_LOG (0 or 1). A mask needs variant 0 or 2, which see every element as a float.
 //
 // Results below the smallest normal fp32 number (1.2e-38) may become 0.
 // A fully masked row (all −∞) gives NaN, as 0 / 0 does.
@@ -26,17 +27,118 @@ __device__ __forceinline__ int column(int k) {
   return ((k * RT_CLUSTER + rank) * kThreads + static_cast<int>(threadIdx.x % kThreads)) * RT_VEC;
 }
 
-__device__ __forceinline__ float exp_biased(float x, float bias) { return rt_exp2(fmaf(x, kRtLog2E, bias)); }
+__device__ __forceinline__ float exp_biased(float t, float bias) { return rt_exp2(fmaf(t, kRtLog2E, bias)); }
+
+// What a row is made from. Without RT_SCALED the factors are constants and cost nothing.
+struct Source {
+  const Vector::Store* x;
+  const Vector::Store* mask;
+  int attended;  // columns before this one count; the rest of the row is −∞
+  float scale;
+  float scale_log2;  // scale·log2(e)
+
+  // Bits that become t = −∞.
+  __device__ __forceinline__ rt_u32 nothing() const {
+    constexpr rt_u32 kSign = RT_DTYPE == RT_FP32 ? 0x80000000u : 0x8000u;
+    return RT_SCALED && scale < 0.0f ? rt_minus_infinity<RT_DTYPE>() ^ kSign : rt_minus_infinity<RT_DTYPE>();
+  }
+  // Turns the elements of the vector that starts at `first` and are past the attended columns into nothing.
+  __device__ __forceinline__ void limit(int first, Vector* v) const {
+#if RT_CAUSAL
+    if (first + RT_VEC > attended) v->fill_from(attended - first, nothing());
+#endif
+  }
+};
+
+// What turns t into y once the row is known: exp(t − max)·scale, or t − (max + ln Σ) for the logarithm.
+struct Finish {
+  float bias;
+  float scale;
+
+  explicit __device__ __forceinline__ Finish(RtMaxSum state) {
+#if RT_LOG
+    float log2_sum;
+    asm("lg2.approx.f32 %0, %1;" : "=f"(log2_sum) : "f"(state.sum));
+    bias = -fmaf(log2_sum, 0.6931471805599453f, state.max);
+    scale = 1.0f;
+#else
+    bias = rt_exp_bias(state.max);
+    scale = 1.0f / state.sum;
+#endif
+  }
+};
+
+#if RT_MASK
+// t as floats, in place of the packed elements: a sum of two of them does not fit their type.
+struct Elements {
+  float t[RT_VEC];
+  __device__ __forceinline__ float get(int i) const { return t[i]; }
+  __device__ __forceinline__ void keep(rt_u32) {}
+};
+#else
+typedef Vector Elements;
+#endif
+
+// t of an element that was read, and its exponential relative to a maximum. With a mask t is already there.
+__device__ __forceinline__ float element(float v, const Source& in) { return RT_MASK ? v : v * in.scale; }
+__device__ __forceinline__ float exponential(float v, const Source& in, float bias) {
+  return rt_exp2(fmaf(v, RT_MASK ? kRtLog2E : in.scale_log2, bias));
+}
+
+// Vectors from number `base` on; −∞ past the end.
+template <bool CACHED>
+__device__ __forceinline__ void load_row(const Source& in, int cols, int base, Elements (&v)[RT_ITEMS]) {
+#if RT_MASK
+  Vector x[RT_ITEMS];
+  Vector mask[RT_ITEMS];
+#else
+  Vector(&x)[RT_ITEMS] = v;
+#endif
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    const int first = column(base + k);
+    x[k].fill(in.nothing());
+#if RT_MASK
+    mask[k].fill(0);
+#endif
+    if (first >= (RT_CAUSAL ? in.attended : cols)) continue;
+    if (CACHED) {
+      x[k].load_cached(in.x + first);
+    } else {
+      x[k].load_stream(in.x + first);
+    }
+#if RT_MASK
+    if (CACHED) {
+      mask[k].load_cached(in.mask + first);
+    } else {
+      mask[k].load_stream(in.mask + first);
+    }
+#endif
+  }
+#if RT_MASK
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+#pragma unroll
+    for (int i = 0; i < RT_VEC; ++i) {
+      v[k].t[i] = fmaf(x[k].get(i), in.scale, mask[k].get(i));
+      if (RT_CAUSAL && column(base + k) + i >= in.attended) v[k].t[i] = -rt_infinity();
+    }
+  }
+#else
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) in.limit(column(base + k), &v[k]);
+#endif
+}
 
 #if RT_VARIANT != 0
 // Adds vectors to the running state. They stay packed: without the `keep` after each use the compiler holds all of
 // them as floats, twice the registers.
-__device__ __forceinline__ void accumulate(Vector (&v)[RT_ITEMS], rt_u32 zero, RtMaxSum* state) {
+__device__ __forceinline__ void accumulate(Elements (&v)[RT_ITEMS], const Source& in, rt_u32 zero, RtMaxSum* state) {
   float max = state->max;
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
 #pragma unroll
-    for (int i = 0; i < RT_VEC; ++i) max = fmaxf(max, v[k].get(i));
+    for (int i = 0; i < RT_VEC; ++i) max = fmaxf(max, element(v[k].get(i), in));
   }
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) v[k].keep(zero);
@@ -45,15 +147,20 @@ __device__ __forceinline__ void accumulate(Vector (&v)[RT_ITEMS], rt_u32 zero, R
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
 #pragma unroll
-    for (int i = 0; i < RT_VEC; ++i) sum += exp_biased(v[k].get(i), bias);
+    for (int i = 0; i < RT_VEC; ++i) sum += exponential(v[k].get(i), in, bias);
   }
   *state = {max, sum};
 }
+#endif
 
-__device__ __forceinline__ Vector normalize(const Vector& v, float bias, float scale) {
+#if RT_VARIANT != 0 || RT_LOG
+__device__ __forceinline__ Vector normalize(const Elements& v, const Source& in, const Finish& finish) {
   float y[RT_VEC];
 #pragma unroll
-  for (int i = 0; i < RT_VEC; ++i) y[i] = exp_biased(v.get(i), bias) * scale;
+  for (int i = 0; i < RT_VEC; ++i) {
+    y[i] = RT_LOG ? fmaf(v.get(i), RT_MASK ? 1.0f : in.scale, finish.bias)
+                  : exponential(v.get(i), in, finish.bias) * finish.scale;
+  }
   Vector out;
   out.set(y);
   return out;
@@ -62,25 +169,20 @@ __device__ __forceinline__ Vector normalize(const Vector& v, float bias, float s
 
 #if RT_VARIANT == 0 || RT_VARIANT == 3
 // The row stays in registers: one read, one write.
-__device__ __forceinline__ void softmax_row(const Vector::Store* x, Vector::Store* y, int cols, rt_u32 zero,
+__device__ __forceinline__ void softmax_row(const Source& in, Vector::Store* y, int cols, rt_u32 zero,
                                             Row::Shared* shared) {
-  Vector v[RT_ITEMS];
-#pragma unroll
-  for (int k = 0; k < RT_ITEMS; ++k) {
-    v[k].fill(rt_minus_infinity<RT_DTYPE>());
-    if (column(k) < cols) v[k].load_stream(x + column(k));
-  }
+  Elements v[RT_ITEMS];
+  load_row<false>(in, cols, 0, v);
 #if RT_VARIANT == 3
   RtMaxSum state = {-rt_infinity(), 0.0f};
-  accumulate(v, zero, &state);
+  accumulate(v, in, zero, &state);
   state = Row::max_sum(state, shared);
-  const float bias = rt_exp_bias(state.max);
-  const float scale = 1.0f / state.sum;
+  const Finish finish(state);
   const rt_u32 never = state.sum < 0.0f;
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     v[k].keep(never);
-    if (column(k) < cols) normalize(v[k], bias, scale).store_stream(y + column(k));
+    if (column(k) < cols) normalize(v[k], in, finish).store_stream(y + column(k));
   }
 #else
   // Exponentials relative to the thread's own maximum, rescaled once the row's is known.
@@ -88,7 +190,7 @@ __device__ __forceinline__ void softmax_row(const Vector::Store* x, Vector::Stor
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
 #pragma unroll
-    for (int i = 0; i < RT_VEC; ++i) max = fmaxf(max, v[k].get(i));
+    for (int i = 0; i < RT_VEC; ++i) max = fmaxf(max, element(v[k].get(i), in));
   }
   const float own_bias = rt_exp_bias(max);
   float e[RT_ITEMS][RT_VEC];
@@ -97,19 +199,28 @@ __device__ __forceinline__ void softmax_row(const Vector::Store* x, Vector::Stor
   for (int k = 0; k < RT_ITEMS; ++k) {
 #pragma unroll
     for (int i = 0; i < RT_VEC; ++i) {
-      e[k][i] = exp_biased(v[k].get(i), own_bias);
+      e[k][i] = exponential(v[k].get(i), in, own_bias);
       sum += e[k][i];
     }
   }
   const RtMaxSum state = Row::max_sum({max, sum}, shared);
+#if RT_LOG
+  const Finish finish(state);
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    if (column(k) < cols) normalize(v[k], in, finish).store_stream(y + column(k));
+  }
+#else
   const float scale = exp_biased(max, rt_exp_bias(state.max)) / state.sum;
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
 #pragma unroll
     for (int i = 0; i < RT_VEC; ++i) e[k][i] *= scale;
-    v[k].set(e[k]);
-    if (column(k) < cols) v[k].store_stream(y + column(k));
+    Vector out;
+    out.set(e[k]);
+    if (column(k) < cols) out.store_stream(y + column(k));
   }
+#endif
 #endif
 }
 #elif RT_VARIANT == 1
@@ -126,57 +237,59 @@ __device__ __forceinline__ void copy_async(Vector* slot, const Vector::Store* x)
   }
 }
 
-__device__ __forceinline__ void softmax_row(const Vector::Store* x, Vector::Store* y, int cols, rt_u32 zero,
+__device__ __forceinline__ void softmax_row(const Source& in, Vector::Store* y, int cols, rt_u32 zero,
                                             Row::Shared* shared) {
   extern __shared__ __align__(16) rt_u8 storage[];
   Vector* const row = reinterpret_cast<Vector*>(storage) + threadIdx.x;
+  const int read = RT_CAUSAL ? in.attended : cols;
 #pragma unroll RT_ITEMS
-  for (int k = 0; column(k) < cols; ++k) copy_async(row + k * kThreads, x + column(k));
+  for (int k = 0; column(k) < read; ++k) copy_async(row + k * kThreads, in.x + column(k));
   asm volatile("cp.async.wait_all;" ::: "memory");
 
   RtMaxSum state = {-rt_infinity(), 0.0f};
-  for (int base = 0; column(base) < cols; base += RT_ITEMS) {
+  for (int base = 0; column(base) < read; base += RT_ITEMS) {
     Vector v[RT_ITEMS];
 #pragma unroll
     for (int k = 0; k < RT_ITEMS; ++k) {
-      v[k].fill(rt_minus_infinity<RT_DTYPE>());
-      if (column(base + k) < cols) v[k] = row[(base + k) * kThreads];
+      v[k].fill(in.nothing());
+      if (column(base + k) < read) v[k] = row[(base + k) * kThreads];
+      in.limit(column(base + k), &v[k]);
     }
-    accumulate(v, zero, &state);
+    accumulate(v, in, zero, &state);
   }
   state = Row::max_sum(state, shared);
-  const float bias = rt_exp_bias(state.max);
-  const float scale = 1.0f / state.sum;
+  const Finish finish(state);
 #pragma unroll RT_ITEMS
-  for (int k = 0; column(k) < cols; ++k) normalize(row[k * kThreads], bias, scale).store_stream(y + column(k));
+  for (int k = 0; column(k) < cols; ++k) {
+#if RT_CAUSAL
+    Vector v;
+    v.fill(in.nothing());
+    if (column(k) < read) v = row[k * kThreads];
+    in.limit(column(k), &v);
+    normalize(v, in, finish).store_stream(y + column(k));
+#else
+    normalize(row[k * kThreads], in, finish).store_stream(y + column(k));
+#endif
+  }
 }
 #else
 // Reads the row twice. The second pass runs backwards: what the first read last is still in a cache.
-__device__ __forceinline__ void load_chunk(const Vector::Store* x, int cols, int base, Vector (&v)[RT_ITEMS]) {
-#pragma unroll
-  for (int k = 0; k < RT_ITEMS; ++k) {
-    v[k].fill(rt_minus_infinity<RT_DTYPE>());
-    if (column(base + k) < cols) v[k].load_cached(x + column(base + k));
-  }
-}
-
-__device__ __forceinline__ void softmax_row(const Vector::Store* x, Vector::Store* y, int cols, rt_u32 zero,
+__device__ __forceinline__ void softmax_row(const Source& in, Vector::Store* y, int cols, rt_u32 zero,
                                             Row::Shared* shared) {
   RtMaxSum state = {-rt_infinity(), 0.0f};
   int base = 0;
-  Vector v[RT_ITEMS];
+  Elements v[RT_ITEMS];
   for (; column(base) < cols; base += RT_ITEMS) {
-    load_chunk(x, cols, base, v);
-    accumulate(v, zero, &state);
+    load_row<true>(in, cols, base, v);
+    accumulate(v, in, zero, &state);
   }
   state = Row::max_sum(state, shared);
-  const float bias = rt_exp_bias(state.max);
-  const float scale = 1.0f / state.sum;
+  const Finish finish(state);
   for (base -= RT_ITEMS; base >= 0; base -= RT_ITEMS) {
-    load_chunk(x, cols, base, v);
+    load_row<true>(in, cols, base, v);
 #pragma unroll
     for (int k = 0; k < RT_ITEMS; ++k) {
-      if (column(base + k) < cols) normalize(v[k], bias, scale).store_stream(y + column(base + k));
+      if (column(base + k) < cols) normalize(v[k], in, finish).store_stream(y + column(base + k));
     }
   }
 }
@@ -184,12 +297,30 @@ __device__ __forceinline__ void softmax_row(const Vector::Store* x, Vector::Stor
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(RT_BLOCK, RT_RESIDENT)
-    rt_softmax(const Vector::Store* x, Vector::Store* y, rt_i64 rows, rt_i64 cols) {
+extern "C" __global__ void __launch_bounds__(RT_BLOCK, RT_RESIDENT) rt_softmax(const Vector::Store* x,
+#if RT_MASK
+                                                                               const Vector::Store* mask,
+#endif
+                                                                               Vector::Store* y,
+#if RT_SCALED
+                                                                               float scale,
+#endif
+                                                                               rt_i64 rows, rt_i64 cols) {
   __shared__ Row::Shared shared;
   const rt_i64 row = static_cast<rt_i64>(blockIdx.x / RT_CLUSTER) * RT_ROWS + threadIdx.x / kThreads;
   // A row past the end takes part in the barriers with no columns of its own.
-  softmax_row(x + row * cols, y + row * cols, row < rows ? static_cast<int>(cols) : 0, static_cast<rt_u32>(rows >> 63),
-              &shared);
+  const int length = row < rows ? static_cast<int>(cols) : 0;
+  Source in = {x + row * cols, nullptr, length, 1.0f, kRtLog2E};
+#if RT_MASK
+  in.mask = mask + row * cols;
+#endif
+#if RT_SCALED
+  in.scale = scale;
+  in.scale_log2 = scale * kRtLog2E;
+#endif
+#if RT_CAUSAL
+  if (row < rows) in.attended = static_cast<int>(row + 1 + cols - rows);
+#endif
+  softmax_row(in, y + row * cols, length, static_cast<rt_u32>(rows >> 63), &shared);
   Row::finish();
 }

@@ -1,0 +1,115 @@
+// Reference of layernorm: y = act((h − mean(h)) / √(var(h) + eps) · weight + bias) in double, where h = x, or
+// x + residual added in fp32 and rounded to the dtype: that rounding is part of the definition (residual_out is a
+// tensor of the dtype, and the norm is of what it holds). The variance is the mean square difference from the mean.
+// RT_QUANT (1 FP8 E4M3, 2 INT8): scale = max |y| / 448 or 127 of the row, and y / scale (0 where scale is 0) in place
+// of y, not rounded.
+// Defines: RT_DTYPE, RT_RESIDUAL, RT_BIAS, RT_ACT (0 none, 1 relu), RT_QUANT.
+// Launch: 256 threads, one block a row.
+#include "common/types.cuh"
+
+constexpr int kThreads = 256;
+typedef RtType<RT_DTYPE> Type;
+typedef Type::Store Store;
+
+// Combines 256 values in a fixed tree; every thread gets the result.
+template <typename Combine>
+__device__ double reduce(double v, double* shared, Combine combine) {
+  __syncthreads();
+  shared[threadIdx.x] = v;
+  __syncthreads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + half]);
+    __syncthreads();
+  }
+  return shared[0];
+}
+__device__ double sum_of(double v, double* shared) {
+  return reduce(v, shared, [](double a, double b) { return a + b; });
+}
+__device__ double max_of(double v, double* shared) {
+  return reduce(v, shared, [](double a, double b) { return fmax(a, b); });
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads) rt_reference(const Store* x,
+#if RT_RESIDUAL
+                                                                    const Store* residual,
+#endif
+                                                                    const Store* weight,
+#if RT_BIAS
+                                                                    const Store* bias,
+#endif
+                                                                    float eps, double* y_value, float* y_magnitude,
+#if RT_RESIDUAL
+                                                                    double* residual_value, float* residual_magnitude,
+#endif
+#if RT_QUANT
+                                                                    double* scale_value, float* scale_magnitude,
+#endif
+                                                                    rt_i64 rows, rt_i64 cols) {
+  __shared__ double shared[kThreads];
+  for (rt_i64 row = blockIdx.x; row < rows; row += gridDim.x) {
+    const rt_i64 first = row * cols;
+    const auto h = [&](rt_i64 i) -> double {
+#if RT_RESIDUAL
+      return Type::load(Type::store(__fadd_rn(Type::load(x[first + i]), Type::load(residual[first + i]))));
+#else
+      return Type::load(x[first + i]);
+#endif
+    };
+    double sum = 0, absolute = 0, squares = 0;
+    for (rt_i64 i = threadIdx.x; i < cols; i += kThreads) {
+      sum += h(i);
+      absolute += fabs(h(i));
+    }
+    const double mean = sum_of(sum, shared) / static_cast<double>(cols);
+    const double mean_absolute = sum_of(absolute, shared) / static_cast<double>(cols);
+    for (rt_i64 i = threadIdx.x; i < cols; i += kThreads) squares += (h(i) - mean) * (h(i) - mean);
+    squares = sum_of(squares, shared);
+    const double factor = 1.0 / sqrt(squares / static_cast<double>(cols) + static_cast<double>(eps));
+    const auto offset = [&](rt_i64 i) -> double {
+#if RT_BIAS
+      return Type::load(bias[i]);
+#else
+      return 0;
+#endif
+    };
+    const auto norm = [&](rt_i64 i) {
+      const double y = (h(i) - mean) * factor * static_cast<double>(Type::load(weight[i])) + offset(i);
+      return RT_ACT == 1 && y < 0 ? 0 : y;
+    };
+    // The mean is a sum of the row's elements over cols, and its error enters every element.
+    const auto size = [&](rt_i64 i) {
+      return (fabs(h(i)) + mean_absolute) * factor * fabs(Type::load(weight[i])) + fabs(offset(i));
+    };
+#if RT_QUANT
+    double largest = 0, largest_size = 0;
+    for (rt_i64 i = threadIdx.x; i < cols; i += kThreads) {
+      largest = fmax(largest, fabs(norm(i)));
+      largest_size = fmax(largest_size, size(i));
+    }
+    const double limit = RT_QUANT == 1 ? 448 : 127;
+    const double scale = max_of(largest, shared) / limit;
+    largest_size = max_of(largest_size, shared);
+    if (threadIdx.x == 0) {
+      scale_value[row] = scale;
+      scale_magnitude[row] = static_cast<float>(largest_size / limit);
+    }
+    const double inverse = scale > 0 ? 1 / scale : 0;
+#endif
+    for (rt_i64 i = threadIdx.x; i < cols; i += kThreads) {
+#if RT_QUANT
+      y_value[first + i] = norm(i) * inverse;
+      // The scale's own error moves every element of the row by as much, relatively.
+      y_magnitude[first + i] = static_cast<float>(size(i) * inverse + fabs(norm(i)) * inverse * largest_size /
+                                                                          (scale > 0 ? scale * limit : 1));
+#else
+      y_value[first + i] = norm(i);
+      y_magnitude[first + i] = static_cast<float>(size(i));
+#endif
+#if RT_RESIDUAL
+      residual_value[first + i] = h(i);
+      residual_magnitude[first + i] = fabsf(Type::load(x[first + i])) + fabsf(Type::load(residual[first + i]));
+#endif
+    }
+  }
+}

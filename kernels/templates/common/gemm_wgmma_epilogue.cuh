@@ -1,0 +1,265 @@
+// Ends of the Hopper GEMM: from the sums in registers to d, to the workspace, or to the sum over a cluster.
+#pragma once
+#include "common/gemm_epilogue.cuh"
+#include "common/gemm_wgmma_tile.cuh"
+#include "common/tma.cuh"
+#include "common/types.cuh"
+
+#if !RT_PARTIAL && !RT_CLUSTER
+// Two neighbours of a storage type, as one load brings them, and each as fp32.
+template <int DTYPE>
+struct Two {
+  rt_u32 bits;
+  __device__ __forceinline__ float at(int i) const {
+    return RtType<DTYPE>::load(static_cast<rt_u16>(i == 0 ? bits : bits >> 16));
+  }
+};
+template <>
+struct Two<RT_FP32> {
+  float2 pair;
+  __device__ __forceinline__ float at(int i) const { return i == 0 ? pair.x : pair.y; }
+};
+
+// Two neighbours (aligned to both) or one of a storage type; zero where `valid` is false, without a branch. Volatile:
+// the compiler would hoist more of these loads out of the epilogue's loops than there are registers for.
+#define RT_LOAD_IF "{.reg .pred p; setp.ne.u32 p, %"
+__device__ __forceinline__ void load_two(Two<RT_FP32>& v, const float* p, bool valid) {
+  v.pair = make_float2(0, 0);
+  asm volatile(RT_LOAD_IF "3, 0; @p ld.global.nc.v2.f32 {%0, %1}, [%2];}"
+               : "+f"(v.pair.x), "+f"(v.pair.y)
+               : "l"(p), "r"(static_cast<rt_u32>(valid)));
+}
+template <int DTYPE>
+__device__ __forceinline__ void load_two(Two<DTYPE>& v, const rt_u16* p, bool valid) {
+  v.bits = 0;
+  asm volatile(RT_LOAD_IF "2, 0; @p ld.global.nc.u32 %0, [%1];}"
+               : "+r"(v.bits)
+               : "l"(p), "r"(static_cast<rt_u32>(valid)));
+}
+__device__ __forceinline__ void load_one(float& v, const float* p, bool valid) {
+  v = 0;
+  asm volatile(RT_LOAD_IF "2, 0; @p ld.global.nc.f32 %0, [%1];}" : "+f"(v) : "l"(p), "r"(static_cast<rt_u32>(valid)));
+}
+__device__ __forceinline__ void load_one(rt_u16& v, const rt_u16* p, bool valid) {
+  v = 0;
+  asm volatile(RT_LOAD_IF "2, 0; @p ld.global.nc.u16 %0, [%1];}" : "+h"(v) : "l"(p), "r"(static_cast<rt_u32>(valid)));
+}
+
+// What the epilogue adds to the four sums of a block: 0 and 1 at (x, y) and (x, y + 1), 2 and 3 eight further in x.
+// Zero outside d. Neighbours in y are neighbours in memory, or, with RT_SWAP, rows.
+#if RT_SWAP
+struct Addends {
+#if RT_BETA
+  RtOut c[4];
+  __device__ __forceinline__ float addend(int i) const { return RtType<RT_OUT>::load(c[i]); }
+#endif
+#if RT_BIAS
+  RtIn bias[2];
+  __device__ __forceinline__ float bias_of(int i) const { return RtType<RT_DTYPE>::load(bias[i / 2]); }
+#endif
+
+  __device__ __forceinline__ void load(const RtEpilogueArgs& args, const Extents& e, int batch, int x, int y) {
+#if RT_BETA
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int xi = x + i / 2 * 8, yi = y + i % 2;
+      load_one(c[i], args.c + (static_cast<size_t>(batch) * e.m + yi) * e.n + xi, xi < e.n && yi < e.m);
+    }
+#endif
+#if RT_BIAS
+#pragma unroll
+    for (int i = 0; i < 2; ++i) load_one(bias[i], args.bias + x + i * 8, x + i * 8 < e.n);
+#endif
+  }
+};
+#else
+struct Addends {
+#if RT_BETA
+  Two<RT_OUT> c[2];
+  __device__ __forceinline__ float addend(int i) const { return c[i / 2].at(i % 2); }
+#endif
+#if RT_BIAS
+  Two<RT_DTYPE> bias;
+  __device__ __forceinline__ float bias_of(int i) const { return bias.at(i % 2); }
+#endif
+
+  // n is even.
+  __device__ __forceinline__ void load(const RtEpilogueArgs& args, const Extents& e, int batch, int x, int y) {
+#if RT_BETA
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int xi = x + i * 8;
+      load_two(c[i], args.c + (static_cast<size_t>(batch) * e.m + xi) * e.n + y, xi < e.m && y < e.n);
+    }
+#endif
+#if RT_BIAS
+    load_two(bias, args.bias + y, y < e.n);
+#endif
+  }
+};
+#endif
+
+__device__ __forceinline__ void finish_block(float* v, const RtEpilogueArgs& args, const Addends& addends) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    v[i] *= args.alpha;
+#if RT_BETA
+    v[i] += args.beta * addends.addend(i);
+#endif
+#if RT_BIAS
+    v[i] += addends.bias_of(i);
+#endif
+    v[i] = rt_activate(v[i]);
+  }
+}
+#endif
+
+#if !RT_STORE_TMA && !RT_CLUSTER
+// Straight from registers: a warp writes whole sectors of fp32, 8 rows × 8 columns an instruction or two.
+__device__ __forceinline__ void store_block(const float* v, float* d, const Extents& e, int x, int y) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int xi = x + i / 2 * 8, yi = y + i % 2;
+    const int row = kSwap ? yi : xi, column = kSwap ? xi : yi;
+    float* const p = d + static_cast<size_t>(row) * e.n + column;
+    if (row >= e.m || column >= e.n) continue;
+    if constexpr (kSwap) {
+      *p = v[i];
+    } else if (i % 2 == 0) {
+      *reinterpret_cast<float2*>(p) = make_float2(v[i], v[i + 1]);  // n is even
+    }
+  }
+}
+#endif
+
+#if RT_STORE_TMA
+template <bool TRANS>
+__device__ __forceinline__ void store_matrices(rt_u32 to, const rt_u32* r, bool four) {
+  if (four) {
+    if constexpr (TRANS) {
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r[0]),
+                   "r"(r[1]), "r"(r[2]), "r"(r[3])
+                   : "memory");
+    } else {
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r[0]), "r"(r[1]),
+                   "r"(r[2]), "r"(r[3])
+                   : "memory");
+    }
+  } else if constexpr (TRANS) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(to), "r"(r[0]), "r"(r[1])
+                 : "memory");
+  } else {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(to), "r"(r[0]), "r"(r[1]) : "memory");
+  }
+}
+
+// XOR of the 16-byte chunk of a row, as TMA's swizzle of 128, 64, 32 or no bytes has it.
+__device__ __forceinline__ int store_swizzle(int row) {
+  if (kStoreColumns == 64) return row & 7;
+  if (kStoreColumns == 32) return row >> 1 & 3;
+  if (kStoreColumns == 16) return row >> 2 & 1;
+  return 0;
+}
+
+// Where this lane's row of the matrices that start at block `j` (8 of y) goes within a box. The four matrices are
+// (x 0, y 0) (x 8, y 0) (x 0, y 8) (x 8, y 8).
+__device__ __forceinline__ rt_u32 store_offset(int warp, int lane, int j) {
+  const int x_half = lane >> 3 & 1, y_block = j + (lane >> 4);
+  const int row = kSwap ? y_block * 8 + (lane & 7) : warp * 16 + x_half * 8 + (lane & 7);
+  const int chunk = kSwap ? warp * 2 + x_half : y_block;
+  return row * kStoreColumns * 2 + ((chunk ^ store_swizzle(row)) << 4);
+}
+
+// Writes a warpgroup's part of the tile, box by box, through a ring of buffers: while TMA reads one, the next is
+// written. `at` is the ring's position, kept from tile to tile. (x, y) is the part's corner in d.
+__device__ __forceinline__ void store_tile(Sums& sums, const RtEpilogueArgs& args, const Extents& e,
+                                           const RtTensorMap& map_d, rt_u32 buffers, int& at, int batch, int x, int y,
+                                           int group) {
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
+#pragma unroll
+  for (int box = 0; box < kBlocksX * kStoresY; ++box) {
+    const int i = box / kStoresY, y0 = box % kStoresY * kStoreY;
+    const rt_u32 buffer = buffers + at * kStoreBytes;
+    if (++at == RT_STORE_BUFFERS) at = 0;
+    const int x_lane = x + i * 64 + warp * 16 + (lane >> 2), y_lane = y + y0 + (lane & 3) * 2;
+    // Blocks whose addends are loaded together: more take registers, fewer take time.
+    constexpr int kAhead = kSwap || kBlocksX * kSums > 128 ? 2 : 4;
+    Addends addends[kAhead];
+#pragma unroll
+    for (int j = 0; j < kStoreY / 8; j += 2) {
+#pragma unroll
+      for (int h = 0; h < kAhead && j % kAhead == 0 && j + h < kStoreY / 8; ++h) {
+        addends[h].load(args, e, batch, x_lane, y_lane + (j + h) * 8);
+      }
+      const bool four = j + 1 < kStoreY / 8;
+      rt_u32 packed[4];
+#pragma unroll
+      for (int h = 0; h < (four ? 2 : 1); ++h) {
+        float v[4];
+#pragma unroll
+        for (int s = 0; s < 4; ++s) v[s] = sums[i][(y0 / 8 + j + h) * 4 + s];
+        finish_block(v, args, addends[(j + h) % kAhead]);
+        packed[h * 2] = rt_pack2<RT_OUT>(v[0], v[1]);
+        packed[h * 2 + 1] = rt_pack2<RT_OUT>(v[2], v[3]);
+      }
+      store_matrices<kSwap>(buffer + store_offset(warp, four ? lane : lane & 15, j), packed, four);
+    }
+    rt_async_fence();
+    const bool leader = (threadIdx.x & 127) == 0;
+    // The buffer written next is free once all but the last RT_STORE_BUFFERS - 2 stores have been read; the barrier
+    // tells the others.
+    if (leader) rt_store_wait_read<RT_STORE_BUFFERS - 2>();
+    rt_named_barrier(kGroupBarrier + group, 128);
+    if (leader) {
+      const int bx = x + i * 64, by = y + y0;
+      rt_tensor_store(map_d, buffer, kSwap ? bx : by, kSwap ? by : bx, batch);
+      rt_store_commit();
+    }
+  }
+}
+#endif
+
+#if RT_CLUSTER
+// Lays a warpgroup's sums out as rows of d. (x, y) is the corner of its part within the tile.
+__device__ __forceinline__ void spread_sums(const Sums& sums, float* tile, int x, int y) {
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
+#pragma unroll
+  for (int i = 0; i < kBlocksX; ++i)
+#pragma unroll
+    for (int j = 0; j < kSums; j += 2) {
+      const int xi = x + i * 64 + warp * 16 + (lane >> 2) + (j & 2) * 4, yi = y + j / 4 * 8 + (lane & 3) * 2;
+      if constexpr (kSwap) {
+        tile[yi * kSumPitch + xi] = sums[i][j];
+        tile[(yi + 1) * kSumPitch + xi] = sums[i][j + 1];
+      } else {
+        *reinterpret_cast<float2*>(tile + xi * kSumPitch + yi) = make_float2(sums[i][j], sums[i][j + 1]);
+      }
+    }
+}
+
+// Finishes this block's part of the tile from the sums of all blocks of the cluster, added in the order of the shares.
+__device__ __forceinline__ void reduce_tile(rt_u32 tile, const RtEpilogueArgs& args, const Extents& e,
+                                            const Work& work) {
+  constexpr int kQuads = RT_BM * RT_BN / 4 / RT_SPLIT_K;  // a block
+  const int m0 = kSwap ? work.y : work.x, n0 = kSwap ? work.x : work.y;
+#pragma unroll 1
+  for (int id = threadIdx.x; id < kQuads; id += kConsumers) {
+    const int element = (work.share * kQuads + id) * 4;
+    const int row = element / RT_BN, column = element % RT_BN;
+    if (m0 + row >= e.m || n0 + column >= e.n) continue;
+    float v[4] = {};
+#pragma unroll
+    for (int s = 0; s < RT_SPLIT_K; ++s) {
+      rt_u32 remote;
+      float4 f;
+      asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(tile + (row * kSumPitch + column) * 4), "r"(s));
+      asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
+                   : "=f"(f.x), "=f"(f.y), "=f"(f.z), "=f"(f.w)
+                   : "r"(remote)
+                   : "memory");
+      v[0] += f.x, v[1] += f.y, v[2] += f.z, v[3] += f.w;
+    }
+    rt_finish<4>(v, args, (static_cast<size_t>(work.batch) * e.m + m0 + row) * e.n + n0 + column, n0 + column);
+  }
+}
+#endif

@@ -1,0 +1,89 @@
+// Geometry of the Hopper GEMM: which part of d a block, a warpgroup and a thread compute, and which work a cluster
+// gets. Reads the defines that kernel.cuh of gemm_wgmma lists.
+#pragma once
+#include "common/gemm_grid.cuh"
+#include "common/types.cuh"
+
+// Where RT_PARTIAL holds, the result goes to `partial`, [share][batch][m][n], and the second kernel has the epilogue.
+#define RT_PARTIAL (RT_SPLIT_K > 1 && !RT_CLUSTER)
+// 16-bit results leave through shared memory and TMA; fp32 ones straight from registers, whose layout fills sectors.
+#define RT_STORE_TMA (!RT_PARTIAL && !RT_CLUSTER && RT_OUT != RT_FP32)
+
+constexpr bool kSwap = RT_SWAP;
+constexpr int kBlockX = kSwap ? RT_BN : RT_BM, kBlockY = kSwap ? RT_BM : RT_BN;
+constexpr int kClusterX = kSwap ? RT_CLUSTER_N : RT_CLUSTER_M, kClusterY = kSwap ? RT_CLUSTER_M : RT_CLUSTER_N;
+constexpr int kSharers = kClusterX * kClusterY;  // blocks of a multicast cluster
+constexpr int kClusterBlocks = RT_CLUSTER ? RT_SPLIT_K : kSharers;
+constexpr int kGroups = RT_PINGPONG ? 2 : RT_GROUPS_X * RT_GROUPS_Y;  // consumer warpgroups
+constexpr int kGroupX = kBlockX / RT_GROUPS_X, kGroupY = kBlockY / RT_GROUPS_Y;
+constexpr int kBlocksX = kGroupX / 64;  // wgmma blocks of a warpgroup
+constexpr int kSums = kGroupY / 2;      // a thread and wgmma block
+constexpr int kSteps = RT_BK / 16;
+constexpr int kConsumers = kGroups * 128;
+// Sums beyond what an even share of the registers holds: a whole warpgroup produces and lends its registers.
+constexpr int kThreads = kConsumers + (RT_REALLOCATE ? 128 : 32);
+constexpr int kConsumerRegisters = kGroups == 3 ? 152 : 232, kProducerRegisters = kGroups == 3 ? 56 : 40;
+
+// Layout codes: nn 0, nt 1, tn 2, tt 3.
+constexpr bool kAAlongK = RT_LAYOUT < 2;         // a is [m, k]: k is contiguous
+constexpr bool kBAlongK = (RT_LAYOUT & 1) == 1;  // b is [n, k]
+constexpr bool kXAlongK = kSwap ? kBAlongK : kAAlongK, kYAlongK = kSwap ? kAAlongK : kBAlongK;
+
+static_assert(kGroupX % 64 == 0 && kGroupY % 8 == 0 && kGroupY <= 256 && RT_BK % 64 == 0, "tile");
+static_assert(kYAlongK || RT_GROUPS_Y == 1 || kGroupY % 64 == 0, "slabs of y belong to one warpgroup");
+static_assert(!RT_PINGPONG || (RT_GROUPS_X * RT_GROUPS_Y == 1 && !RT_CLUSTER), "taking turns");
+static_assert(!RT_CLUSTER || kSharers == 1, "a cluster shares operands or k");
+static_assert(RT_STORE_BUFFERS >= 2, "buffers of the epilogue");
+
+// A box of the epilogue: 64 of x and kStoreY of y, rows of d. Its rows are kStoreColumns wide.
+constexpr int largest_divisor(int value) {
+  return value % 64 == 0 ? 64 : value % 32 == 0 ? 32 : value % 16 == 0 ? 16 : 8;
+}
+constexpr int kStoreY = kSwap && kGroupY < 64 ? kGroupY : largest_divisor(kGroupY);
+constexpr int kStoreColumns = kSwap ? 64 : kStoreY;
+constexpr int kStoreBytes = 64 * kStoreY * 2;
+constexpr int kStoresY = kGroupY / kStoreY;  // boxes of a warpgroup
+// Floats a row of the sums of the whole tile, where a cluster adds them: spreads a warp's writes over the banks.
+constexpr int kSumPitch = RT_BN + (kSwap ? 4 : 8);
+
+// What a thread sums up.
+typedef float Sums[kBlocksX][kSums];
+
+// Named barriers, one a warpgroup: its own threads; its turn.
+constexpr int kGroupBarrier = 1, kTurnBarrier = kGroupBarrier + kGroups;
+
+struct Extents {
+  int m, n, k, batch;
+};
+
+// One tile of d and a share of k.
+struct Work {
+  int x, y;  // corner
+  int batch, share;
+  KRange range;
+};
+
+__device__ __forceinline__ int work_count(const Extents& e) {
+  const int tiles_m = (e.m + RT_BM * RT_CLUSTER_M - 1) / (RT_BM * RT_CLUSTER_M);
+  const int tiles_n = (e.n + RT_BN * RT_CLUSTER_N - 1) / (RT_BN * RT_CLUSTER_N);
+  return tiles_m * tiles_n * e.batch * (RT_PARTIAL ? RT_SPLIT_K : 1);
+}
+
+// Work number `id` of a cluster, as seen by its block `rank`.
+__device__ __forceinline__ Work work_at(int id, const Extents& e, int rank) {
+  const int tiles_m = (e.m + RT_BM * RT_CLUSTER_M - 1) / (RT_BM * RT_CLUSTER_M);
+  const int tiles_n = (e.n + RT_BN * RT_CLUSTER_N - 1) / (RT_BN * RT_CLUSTER_N);
+  Work work;
+  work.share = RT_CLUSTER ? rank : 0;
+  if (RT_PARTIAL) {
+    work.share = id % RT_SPLIT_K;
+    id /= RT_SPLIT_K;
+  }
+  work.batch = id / (tiles_m * tiles_n);
+  const TilePosition tile = raster(id - work.batch * tiles_m * tiles_n, tiles_m, tiles_n);
+  const int rank_x = kSharers > 1 ? rank % kClusterX : 0, rank_y = kSharers > 1 ? rank / kClusterX : 0;
+  work.x = ((kSwap ? tile.n : tile.m) * kClusterX + rank_x) * kBlockX;
+  work.y = ((kSwap ? tile.m : tile.n) * kClusterY + rank_y) * kBlockY;
+  work.range = k_range(e.k, work.share);
+  return work;
+}

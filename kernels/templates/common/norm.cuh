@@ -1,0 +1,313 @@
+// RMS norm and LayerNorm along rows. With h = x, or h = x + residual rounded to the dtype and written out as
+// residual_out:
+//   RMS norm    y = h · rsqrt(mean(h²) + eps) · weight
+//   LayerNorm   y = (h − mean(h)) · rsqrt(var(h) + eps) · weight (+ bias)
+// then an activation, then, if asked for, 8 bits with a scale for each row: scale = max |y| / (448 or 127), y / scale.
+//
+// Defines: RT_DTYPE; RT_QUANT (0 none, 1 FP8 E4M3, 2 INT8); RT_CENTER (0 RMS norm, 1 LayerNorm); RT_RESIDUAL and
+// RT_BIAS (0 or 1); RT_ACT (0 none, 1 relu); RT_VARIANT (0 the row in registers in its storage type; 1 several passes
+// over global memory, any length); RT_BLOCK threads a block; RT_ROWS rows a block (variant 0); RT_VEC elements a
+// vector, a divisor of cols; RT_ITEMS vectors a thread holds (0) or loads at once (1).
+#pragma once
+
+#include "common/quantized.cuh"
+#include "common/row.cuh"
+#include "common/types.cuh"
+#include "common/vector.cuh"
+
+typedef RtVector<RT_DTYPE, RT_VEC> RtNormVector;
+typedef RtNormVector::Store RtNormStore;
+#if RT_QUANT
+typedef RtQuantized<RT_QUANT == 1 ? RT_FP8_E4M3 : RT_INT8, RT_VEC> RtNormResult;
+typedef rt_u8 RtNormOut;
+#else
+typedef RtNormVector RtNormResult;
+typedef RtNormStore RtNormOut;
+#endif
+constexpr int kRtNormThreads = RT_BLOCK / RT_ROWS;  // of one row
+typedef RtRow<kRtNormThreads, RT_ROWS, 1> RtNormRow;
+
+// Each reduction has its own words, so that one barrier each is enough.
+struct RtNormShared {
+#if RT_QUANT
+  RtNormRow::Shared largest;
+#endif
+  RtNormRow::Shared squares;
+#if RT_CENTER
+  RtNormRow::Shared mean;
+#endif
+};
+
+// The pointers of one row (weight, bias and scale: of the tensor); null for tensors that the instance does not have.
+struct RtNormPointers {
+  const RtNormStore* x;
+  const RtNormStore* residual;
+  const RtNormStore* weight;
+  const RtNormStore* bias;
+  RtNormOut* y;
+  RtNormStore* residual_out;
+  float* scale;
+};
+
+struct RtNormMoments {
+  float mean;    // 0 for RMS norm
+  float factor;  // 1 / √(variance + eps)
+};
+
+__device__ __forceinline__ rt_i64 rt_norm_row_number() {
+  return static_cast<rt_i64>(blockIdx.x) * RT_ROWS + threadIdx.x / kRtNormThreads;
+}
+
+__device__ __forceinline__ int rt_norm_column(int k) {
+  return (k * kRtNormThreads + static_cast<int>(threadIdx.x % kRtNormThreads)) * RT_VEC;
+}
+
+__device__ __forceinline__ float rt_norm_rsqrt(float x) {
+  float r;
+  asm("rsqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+
+__device__ __forceinline__ float rt_norm_square_sum(const RtNormVector& v, float mean, float sum) {
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) {
+    const float d = RT_CENTER ? v.get(i) - mean : v.get(i);
+    sum = fmaf(d, d, sum);
+  }
+  return sum;
+}
+
+__device__ __forceinline__ float rt_norm_sum(const RtNormVector& v, float sum) {
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) sum += v.get(i);
+  return sum;
+}
+
+// A NaN stays one.
+__device__ __forceinline__ float rt_norm_activate(float y) {
+#if RT_ACT == 1
+  asm("max.NaN.f32 %0, %0, 0f00000000;" : "+f"(y));
+#endif
+  return y;
+}
+
+__device__ __forceinline__ void rt_norm_apply(const RtNormVector& h, const RtNormVector& weight,
+                                              const RtNormVector& bias, RtNormMoments m, float (&y)[RT_VEC]) {
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) {
+    y[i] = (RT_CENTER ? h.get(i) - m.mean : h.get(i)) * m.factor;
+    y[i] = rt_norm_activate(RT_BIAS ? fmaf(y[i], weight.get(i), bias.get(i)) : y[i] * weight.get(i));
+  }
+}
+
+// `inverse` is 1 / scale of the row.
+__device__ __forceinline__ void rt_norm_store(float (&y)[RT_VEC], float inverse, RtNormOut* to) {
+#if RT_QUANT
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) y[i] *= inverse;
+#endif
+  RtNormResult out;
+  out.set(y);
+  out.store_stream(to);
+}
+
+#if RT_QUANT
+__device__ __forceinline__ float rt_norm_largest(const float (&y)[RT_VEC], float largest) {
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) largest = fmaxf(largest, fabsf(y[i]));
+  return largest;
+}
+
+// Writes the row's scale and returns its inverse. A row of zeros has scale 0 and stays zeros.
+__device__ __forceinline__ float rt_norm_scale(const RtNormPointers& p, int cols, float largest, RtNormShared* shared) {
+  constexpr float kMax = RT_QUANT == 1 ? rt_quantized_max<RT_FP8_E4M3>() : rt_quantized_max<RT_INT8>();
+  largest = RtNormRow::max(largest, &shared->largest);
+  if (threadIdx.x % kRtNormThreads == 0 && cols > 0) p.scale[rt_norm_row_number()] = largest / kMax;
+  return largest > 0.0f ? kMax / largest : 0.0f;
+}
+#endif
+
+// Loads RT_ITEMS vectors of h from number `base` on (zeros past the end) and writes residual_out.
+__device__ __forceinline__ void rt_norm_load(const RtNormPointers& p, int cols, int base, RtNormVector (&h)[RT_ITEMS]) {
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    h[k].fill(0);
+    if (rt_norm_column(base + k) < cols) h[k].load_stream(p.x + rt_norm_column(base + k));
+  }
+#if RT_RESIDUAL
+  RtNormVector r[RT_ITEMS];
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    r[k].fill(0);
+    if (rt_norm_column(base + k) < cols) r[k].load_stream(p.residual + rt_norm_column(base + k));
+  }
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    float sum[RT_VEC];
+#pragma unroll
+    for (int i = 0; i < RT_VEC; ++i) sum[i] = h[k].get(i) + r[k].get(i);
+    h[k].set(sum);
+    if (rt_norm_column(base + k) < cols) h[k].store_stream(p.residual_out + rt_norm_column(base + k));
+  }
+#endif
+}
+
+__device__ __forceinline__ void rt_norm_load_parameters(const RtNormPointers& p, int column, RtNormVector* weight,
+                                                        RtNormVector* bias) {
+  weight->load_cached(p.weight + column);
+#if RT_BIAS
+  bias->load_cached(p.bias + column);
+#else
+  bias->fill(0);
+#endif
+}
+
+#if RT_VARIANT == 0
+// The variance is of the differences from the mean, so that it does not cancel.
+__device__ __forceinline__ RtNormMoments rt_norm_moments(const RtNormVector (&h)[RT_ITEMS], int cols, int length,
+                                                         float eps, RtNormShared* shared) {
+  float mean = 0.0f;
+#if RT_CENTER
+  float sum = 0.0f;
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) sum = rt_norm_sum(h[k], sum);
+  mean = RtNormRow::sum(sum, &shared->mean) / static_cast<float>(length);
+#endif
+  float squares = 0.0f;
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    if (!RT_CENTER || rt_norm_column(k) < cols) squares = rt_norm_square_sum(h[k], mean, squares);
+  }
+  squares = RtNormRow::sum(squares, &shared->squares);
+  return {mean, rt_norm_rsqrt(squares / static_cast<float>(length) + eps)};
+}
+
+// `cols` is 0 for a row past the end, which takes part in the barriers; `length` is the number of columns.
+__device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, int length, float eps,
+                                            RtNormShared* shared) {
+  RtNormVector h[RT_ITEMS];
+  rt_norm_load(p, cols, 0, h);
+  // Issued before the barrier, so that they arrive while the row is summed.
+  RtNormVector weight[RT_ITEMS];
+  RtNormVector bias[RT_ITEMS];
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    weight[k].fill(0);
+    bias[k].fill(0);
+    if (rt_norm_column(k) < cols) rt_norm_load_parameters(p, rt_norm_column(k), &weight[k], &bias[k]);
+  }
+  const RtNormMoments m = rt_norm_moments(h, cols, length, eps, shared);
+  float inverse = 1.0f;
+  float y[RT_VEC];
+#if RT_QUANT
+  float largest = 0.0f;
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    rt_norm_apply(h[k], weight[k], bias[k], m, y);
+    if (rt_norm_column(k) < cols) largest = rt_norm_largest(y, largest);
+  }
+  inverse = rt_norm_scale(p, cols, largest, shared);
+#endif
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    if (rt_norm_column(k) >= cols) continue;
+    rt_norm_apply(h[k], weight[k], bias[k], m, y);
+    rt_norm_store(y, inverse, p.y + rt_norm_column(k));
+  }
+}
+#else
+// Count, mean and Σ (h − mean)² of what a thread has seen, extended by whole chunks: each chunk's mean and squares are
+// exact to rounding, and the difference of the means brings the two together.
+struct RtNormRunning {
+  float count = 0.0f;
+  float mean = 0.0f;
+  float squares = 0.0f;
+
+  __device__ __forceinline__ void add(const RtNormVector (&h)[RT_ITEMS], int cols, int base) {
+#if RT_CENTER
+    float chunk_count = 0.0f;
+    float chunk_sum = 0.0f;
+#pragma unroll
+    for (int k = 0; k < RT_ITEMS; ++k) {
+      if (rt_norm_column(base + k) < cols) chunk_count += RT_VEC;
+      chunk_sum = rt_norm_sum(h[k], chunk_sum);
+    }
+    const float chunk_mean = chunk_sum / chunk_count;
+    float chunk_squares = 0.0f;
+#pragma unroll
+    for (int k = 0; k < RT_ITEMS; ++k) {
+      if (rt_norm_column(base + k) < cols) chunk_squares = rt_norm_square_sum(h[k], chunk_mean, chunk_squares);
+    }
+    const float share = chunk_count / (count + chunk_count);
+    const float difference = chunk_mean - mean;
+    squares += chunk_squares + difference * difference * count * share;
+    mean = fmaf(difference, share, mean);
+    count += chunk_count;
+#else
+#pragma unroll
+    for (int k = 0; k < RT_ITEMS; ++k) squares = rt_norm_square_sum(h[k], 0.0f, squares);
+#endif
+  }
+
+  __device__ __forceinline__ RtNormMoments reduce(int length, float eps, RtNormShared* shared) const {
+    float row_mean = 0.0f;
+    float own = squares;
+#if RT_CENTER
+    row_mean = RtNormRow::sum(mean * count, &shared->mean) / static_cast<float>(length);
+    own += count * (mean - row_mean) * (mean - row_mean);
+#endif
+    const float sum = RtNormRow::sum(own, &shared->squares);
+    return {row_mean, rt_norm_rsqrt(sum / static_cast<float>(length) + eps)};
+  }
+};
+
+// Calls use(y, column) for each vector of the chunk at `base`, read once more.
+template <typename Use>
+__device__ __forceinline__ void rt_norm_reload(const RtNormPointers& p, int cols, int base, RtNormMoments m, Use use) {
+  const RtNormStore* const from = RT_RESIDUAL ? p.residual_out : p.x;
+  RtNormVector h[RT_ITEMS];
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    h[k].fill(0);
+    if (rt_norm_column(base + k) < cols) h[k].load_cached(from + rt_norm_column(base + k));
+  }
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    if (rt_norm_column(base + k) >= cols) continue;
+    RtNormVector weight;
+    RtNormVector bias;
+    float y[RT_VEC];
+    rt_norm_load_parameters(p, rt_norm_column(base + k), &weight, &bias);
+    rt_norm_apply(h[k], weight, bias, m, y);
+    use(y, rt_norm_column(base + k));
+  }
+}
+
+__device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, int length, float eps,
+                                            RtNormShared* shared) {
+  RtNormVector h[RT_ITEMS];
+  RtNormRunning running;
+  int base = 0;
+  for (; rt_norm_column(base) < cols; base += RT_ITEMS) {
+    rt_norm_load(p, cols, base, h);
+    running.add(h, cols, base);
+  }
+  const RtNormMoments m = running.reduce(length, eps, shared);
+#if RT_QUANT
+  // Backwards, then forwards: what was read (or written) last is still in a cache.
+  float largest = 0.0f;
+  for (base -= RT_ITEMS; base >= 0; base -= RT_ITEMS) {
+    rt_norm_reload(p, cols, base, m, [&](float(&y)[RT_VEC], int) { largest = rt_norm_largest(y, largest); });
+  }
+  const float inverse = rt_norm_scale(p, cols, largest, shared);
+  for (base = 0; rt_norm_column(base) < cols; base += RT_ITEMS) {
+    rt_norm_reload(p, cols, base, m, [&](float(&y)[RT_VEC], int column) { rt_norm_store(y, inverse, p.y + column); });
+  }
+#else
+  // Backwards: what was read (or written) last is still in a cache.
+  for (base -= RT_ITEMS; base >= 0; base -= RT_ITEMS) {
+    rt_norm_reload(p, cols, base, m, [&](float(&y)[RT_VEC], int column) { rt_norm_store(y, 1.0f, p.y + column); });
+  }
+#endif
+}
+#endif

@@ -1,0 +1,328 @@
+// GEMM for Hopper (sm_90a): TMA brings operand tiles, wgmma multiplies them from shared memory (fp16 or bf16 operands,
+// fp32 sums).
+//
+// One warp produces: it fills RT_STAGES buffers of RT_BK of k, each with a `full` barrier (bytes arrived) and an
+// `empty` one (consumers done). Consumer warpgroups share a tile of d (RT_GROUPS_X × RT_GROUPS_Y of them), or, with
+// RT_PINGPONG, two of them take tiles in turn, so that the epilogue of one overlaps the products of the other. Blocks
+// are persistent: tiles are dealt round robin to whatever grid is launched, and the producer runs ahead into the next.
+//
+// The 64-row side of wgmma is called x, its N side y. x is m and y is n, or, with RT_SWAP, x is n and y is m: few rows
+// of m then cost a narrow N instead of most of a 64-row block.
+//
+// Blocks of a cluster of RT_CLUSTER_M × RT_CLUSTER_N neighbouring tiles load parts of the operand that they share and
+// multicast them. Split-K as in gemm_mma: partial sums to the workspace and a second kernel, or (RT_CLUSTER) added by
+// a cluster of the shares through distributed shared memory; both in a fixed order.
+//
+// Needs 16-byte multiples of the contiguous extents of a, b and d, which TMA demands.
+//
+// Defines: RT_DTYPE RT_OUT RT_LAYOUT RT_BIAS RT_ACT RT_BETA, RT_BM RT_BN RT_BK RT_SWAP RT_GROUPS_X RT_GROUPS_Y
+// RT_PINGPONG RT_STAGES RT_STORE_BUFFERS RT_SPLIT_K RT_CLUSTER RT_CLUSTER_M RT_CLUSTER_N RT_RASTER RT_REALLOCATE.
+// Optional, what L2 keeps of a and of b (RtKeep; 0 by default): RT_KEEP_A RT_KEEP_B.
+#define RT_VEC_D 8
+#ifndef RT_KEEP_A
+#define RT_KEEP_A 0
+#endif
+#ifndef RT_KEEP_B
+#define RT_KEEP_B 0
+#endif
+#include "common/gemm_reduce.cuh"
+#include "common/gemm_wgmma_epilogue.cuh"
+#include "common/gemm_wgmma_tile.cuh"
+#include "common/tma.cuh"
+#include "common/types.cuh"
+#include "common/wgmma.cuh"
+
+namespace {
+
+// One operand's tile: slabs of 128 bytes a row, swizzled by TMA. ALONG_K: rows are x or y and slabs follow k;
+// otherwise rows are k. SHARERS blocks of a cluster bring a part of the rows each.
+template <int EXTENT, bool ALONG_K, int SHARERS, int KEEP>
+struct Operand {
+  static constexpr int kSlabs = ALONG_K ? RT_BK / 64 : (EXTENT + 63) / 64;
+  static constexpr int kRows = ALONG_K ? EXTENT : RT_BK;
+  static constexpr int kSlabBytes = kRows * 128;
+  static constexpr int kBytes = kSlabs * kSlabBytes;
+  // Parts of fewer than 8 rows would cut the swizzle's pattern: then the sharers bring whole tiles in turn.
+  static constexpr bool kInTurn = kRows % (8 * SHARERS) != 0;
+  static constexpr int kPart = kInTurn ? kRows : kRows / SHARERS;
+  static constexpr int kBoxes = (kPart + 255) / 256;  // a box has at most 256 rows
+  static constexpr int kBoxRows = kPart / kBoxes;
+  static_assert(kBoxRows * kBoxes == kPart && kBoxRows % 8 == 0, "boxes");
+
+  // `corner` is the tile's in x or y, `turn` its number along k; `part` is this block's among the sharers, `blocks`
+  // all of them as a mask.
+  static __device__ __forceinline__ void load(rt_u32 to, const RtTensorMap& map, rt_u32 barrier, int corner, int k,
+                                              int batch, int turn, int part, rt_u32 blocks, rt_u64 policy) {
+    if (kInTurn) {
+      if (turn % SHARERS != part) return;
+      part = 0;
+    }
+#pragma unroll
+    for (int i = 0; i < kSlabs * kBoxes; ++i) {
+      const int slab = i / kBoxes, row = part * kPart + i % kBoxes * kBoxRows;
+      const int c0 = (ALONG_K ? k : corner) + slab * 64, c1 = (ALONG_K ? corner : k) + row;
+      const rt_u32 box = to + slab * kSlabBytes + row * 128;
+      if constexpr (SHARERS > 1) {
+        rt_tensor_multicast<KEEP>(box, map, barrier, c0, c1, batch, blocks, policy);
+      } else {
+        rt_tensor_load<KEEP>(box, map, barrier, c0, c1, batch, policy);
+      }
+    }
+  }
+  // Descriptor of the tile at `address`, lower half, and what to add for row `row` of x or y and 16 of k.
+  static __device__ __forceinline__ rt_u32 low(rt_u32 address) {
+    return rt_operand_low(address, ALONG_K ? 16 : kSlabBytes);
+  }
+  static constexpr rt_u32 offset(int row, int step) {
+    return (ALONG_K ? step / 4 * kSlabBytes + row * 128 + step % 4 * 32 : row / 64 * kSlabBytes + step * 2048) >> 4;
+  }
+};
+
+constexpr int kKeepX = kSwap ? RT_KEEP_B : RT_KEEP_A, kKeepY = kSwap ? RT_KEEP_A : RT_KEEP_B;
+using OperandX = Operand<kBlockX, kXAlongK, kClusterY, kKeepX>;
+using OperandY = Operand<kBlockY, kYAlongK, kClusterX, kKeepY>;
+constexpr int kStageBytes = OperandX::kBytes + OperandY::kBytes;
+
+constexpr int kStagingOffset = RT_STAGES * kStageBytes;
+constexpr int kStagingEnd = kStagingOffset + (RT_STORE_TMA ? kGroups * RT_STORE_BUFFERS * kStoreBytes : 0);
+// Sums of the whole tile, where a cluster adds them, take the place of the stages.
+constexpr int kSumBytes = RT_CLUSTER ? RT_BM * kSumPitch * 4 : 0;
+constexpr int kBarrierOffset = kStagingEnd > kSumBytes ? kStagingEnd : kSumBytes;
+
+// Position in the ring of stages.
+struct Ring {
+  int stage = 0;
+  rt_u32 parity = 0;
+
+  __device__ __forceinline__ void next() {
+    if (++stage == RT_STAGES) stage = 0, parity ^= 1;
+  }
+  __device__ __forceinline__ void skip(int count) {
+    const int sum = stage + count;
+    parity ^= sum / RT_STAGES & 1;
+    stage = sum % RT_STAGES;
+  }
+};
+
+struct Shared {
+  rt_u32 stages;
+
+  __device__ __forceinline__ rt_u32 stage(int i) const { return stages + i * kStageBytes; }
+  __device__ __forceinline__ rt_u32 full(int i) const { return stages + kBarrierOffset + i * 8; }
+  __device__ __forceinline__ rt_u32 empty(int i) const { return full(RT_STAGES + i); }
+};
+
+__device__ __forceinline__ void init_barriers(const Shared& shared) {
+  for (int i = 0; i < RT_STAGES; ++i) {
+    rt_barrier_init(shared.full(i), 1);
+    // Every warp that reads the stage, in every block that it may be refilled for.
+    rt_barrier_init(shared.empty(i), (RT_PINGPONG ? 1 : kGroups) * 4 * kSharers);
+  }
+  rt_barrier_init_fence();
+}
+
+// One thread.
+__device__ __forceinline__ void produce(const Shared& shared, const RtTensorMap& map_x, const RtTensorMap& map_y,
+                                        const Extents& e, int rank) {
+  const int rank_x = rank % kClusterX, rank_y = rank / kClusterX;
+  rt_u32 sharers_x = 0;
+#pragma unroll
+  for (int i = 0; i < kClusterY; ++i) sharers_x |= 1u << (i * kClusterX);
+  sharers_x <<= rank_x;
+  const rt_u32 sharers_y = ((1u << kClusterX) - 1) << (rank_y * kClusterX);
+  const rt_u64 policy_x = rt_keep_policy<kKeepX>(), policy_y = rt_keep_policy<kKeepY>();
+  Ring ring;
+  const int count = work_count(e);
+#pragma unroll 1
+  for (int id = blockIdx.x / kClusterBlocks; id < count; id += gridDim.x / kClusterBlocks) {
+    const Work work = work_at(id, e, rank);
+    int k = work.range.first_tile * RT_BK;
+#pragma unroll 1
+    for (int t = 0; t < work.range.tiles; ++t, k += RT_BK, ring.next()) {
+      rt_barrier_wait(shared.empty(ring.stage), ring.parity ^ 1);
+      const rt_u32 full = shared.full(ring.stage), to = shared.stage(ring.stage);
+      rt_barrier_expect(full, kStageBytes);
+      OperandX::load(to, map_x, full, work.x, k, work.batch, t, kSharers > 1 ? rank_y : 0, sharers_x, policy_x);
+      OperandY::load(to + OperandX::kBytes, map_y, full, work.y, k, work.batch, t, kSharers > 1 ? rank_x : 0, sharers_y,
+                     policy_y);
+    }
+  }
+}
+
+// This warp has read the stage.
+__device__ __forceinline__ void release(const Shared& shared, int stage, int lane) {
+  if constexpr (kSharers > 1) {
+    if (lane < kSharers) rt_barrier_arrive_at(shared.empty(stage), lane);
+  } else {
+    if (lane == 0) rt_barrier_arrive(shared.empty(stage));
+  }
+}
+
+// The products of `tiles` stages; `x0` and `y0` are this warpgroup's corner within the tile. Taking turns, a warpgroup
+// starts once the other has waited for all stages of the tile before (`first`: there is none): a barrier's parity
+// tells a phase only from the next.
+__device__ __forceinline__ void multiply(Sums& sums, const Shared& shared, Ring& ring, int tiles, rt_u32 x0, rt_u32 y0,
+                                         int lane, int group, bool first, bool last) {
+  int before = 0;
+  if (RT_PINGPONG && !first) rt_named_barrier(kTurnBarrier + group, kConsumers);
+#pragma unroll 1
+  for (int t = 0; t < tiles; ++t) {
+    rt_barrier_wait(shared.full(ring.stage), ring.parity);
+    const rt_u32 stage = shared.stage(ring.stage);
+    const rt_u32 x = OperandX::low(stage) + x0, y = OperandY::low(stage + OperandX::kBytes) + y0;
+    rt_wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+      for (int i = 0; i < kBlocksX; ++i) {
+        RtWgmma<kGroupY, !kXAlongK, !kYAlongK>::multiply(sums[i], rt_operand(x + OperandX::offset(i * 64, step)),
+                                                         rt_operand(y + OperandY::offset(0, step)), step > 0 || t > 0);
+      }
+    rt_wgmma_commit();
+    // All but the products just issued are done, so that the stage before is free.
+    rt_wgmma_wait<1>();
+    if (t > 0) release(shared, before, lane);
+    before = ring.stage;
+    ring.next();
+  }
+  if (RT_PINGPONG && !last) rt_named_barrier_arrive(kTurnBarrier + (group ^ 1), kConsumers);
+  rt_wgmma_wait<0>();
+#pragma unroll
+  for (int i = 0; i < kBlocksX; ++i)
+#pragma unroll
+    for (int j = 0; j < kSums; ++j) rt_wgmma_pin(sums[i][j]);
+  release(shared, before, lane);
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    rt_gemm_wgmma(const __grid_constant__ RtTensorMap map_a, const __grid_constant__ RtTensorMap map_b,
+#if RT_PARTIAL
+                  float* __restrict__ partial,
+#else
+#if RT_STORE_TMA
+                  const __grid_constant__ RtTensorMap map_d,
+#endif
+#if RT_BETA
+                  const RtOut* __restrict__ c,
+#endif
+#if RT_BIAS
+                  const RtIn* __restrict__ bias,
+#endif
+#if !RT_STORE_TMA
+                  RtOut* __restrict__ d,
+#endif
+                  float alpha,
+#if RT_BETA
+                  float beta,
+#endif
+#endif
+                  int m, int n, int k, int batch) {
+  // The swizzle repeats every 1024 bytes.
+  extern __shared__ __align__(1024) unsigned char memory[];
+  const Shared shared{rt_shared_address(memory)};
+  const Extents e{m, n, k, batch};
+  const int lane = threadIdx.x & 31;
+  // The same for all lanes, and known to be.
+  const int warp = __shfl_sync(0xffffffff, threadIdx.x >> 5, 0), group = warp >> 2;
+  const int rank = kClusterBlocks > 1 ? rt_cluster_rank() : 0;
+
+  if (threadIdx.x == 0) init_barriers(shared);
+  if (threadIdx.x == kConsumers) {
+    rt_tensor_prefetch(map_a);
+    rt_tensor_prefetch(map_b);
+#if RT_STORE_TMA
+    rt_tensor_prefetch(map_d);
+#endif
+  }
+  if constexpr (kSharers > 1) {
+    rt_cluster_meet();
+  } else {
+    __syncthreads();
+  }
+
+  if (group == kGroups) {
+    if constexpr (RT_REALLOCATE) rt_registers_lower<kProducerRegisters>();
+    if (warp == kGroups * 4 && rt_elect()) produce(shared, kSwap ? map_b : map_a, kSwap ? map_a : map_b, e, rank);
+    __syncwarp();
+#if RT_CLUSTER
+    rt_cluster_barrier();
+#endif
+  } else {
+    if constexpr (RT_REALLOCATE) rt_registers_raise<kConsumerRegisters>();
+    const int group_x = RT_PINGPONG ? 0 : group % RT_GROUPS_X * kGroupX;
+    const int group_y = RT_PINGPONG ? 0 : group / RT_GROUPS_X * kGroupY;
+    // Rows of x and y of this warpgroup, as descriptors count.
+    const rt_u32 x0 = kXAlongK ? group_x * 8 : group_x / 64 * (OperandX::kSlabBytes / 16);
+    const rt_u32 y0 = kYAlongK ? group_y * 8 : group_y / 64 * (OperandY::kSlabBytes / 16);
+#if !RT_PARTIAL
+    RtEpilogueArgs args;
+    args.alpha = alpha;
+#if RT_BETA
+    args.c = c;
+    args.beta = beta;
+#endif
+#if RT_BIAS
+    args.bias = bias;
+#endif
+#if !RT_STORE_TMA
+    args.d = d;
+#endif
+#endif
+    Sums sums;
+    Ring ring;
+    [[maybe_unused]] int turn = 0, at = 0;
+    const int count = work_count(e);
+#pragma unroll 1
+    for (int id = blockIdx.x / kClusterBlocks; id < count; id += gridDim.x / kClusterBlocks) {
+      const Work work = work_at(id, e, rank);
+      if constexpr (RT_PINGPONG) {
+        const bool mine = turn == group;
+        turn ^= 1;
+        if (!mine) {
+          ring.skip(work.range.tiles);
+          continue;
+        }
+      }
+      const int step = gridDim.x / kClusterBlocks;
+      multiply(sums, shared, ring, work.range.tiles, x0, y0, lane, group, id < step, id + step >= count);
+#if RT_STORE_TMA
+      store_tile(sums, args, e, map_d, shared.stages + kStagingOffset + group * (RT_STORE_BUFFERS * kStoreBytes), at,
+                 work.batch, work.x + group_x, work.y + group_y, group);
+#elif RT_CLUSTER
+      // Nobody reads the stages any more.
+      rt_named_barrier(kGroupBarrier, kConsumers);
+      spread_sums(sums, reinterpret_cast<float*>(memory), group_x, group_y);
+      rt_cluster_barrier();
+      reduce_tile(shared.stages, args, e, work);
+#else
+#if RT_PARTIAL
+      float* const matrix = partial + (static_cast<size_t>(work.share) * batch + work.batch) * m * n;
+#else
+      float* const matrix = d + static_cast<size_t>(work.batch) * m * n;
+#endif
+#pragma unroll
+      for (int i = 0; i < kBlocksX; ++i)
+#pragma unroll
+        for (int j = 0; j < kSums; j += 4) {
+          const int x = work.x + group_x + i * 64 + (warp & 3) * 16 + (lane >> 2);
+          const int y = work.y + group_y + j * 2 + (lane & 3) * 2;
+#if !RT_PARTIAL
+          Addends addends;
+          addends.load(args, e, work.batch, x, y);
+          finish_block(&sums[i][j], args, addends);
+#endif
+          store_block(&sums[i][j], matrix, e, x, y);
+        }
+#endif
+    }
+#if RT_STORE_TMA
+    // Shared memory stays until TMA has read it.
+    if ((threadIdx.x & 127) == 0) rt_store_wait_read<0>();
+#endif
+  }
+  // No block leaves while others of the cluster arrive at its barriers or read its memory. What a thread read of others
+  // has been used when it gets here.
+  if constexpr (kClusterBlocks > 1) rt_cluster_meet();
+}
