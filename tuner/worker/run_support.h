@@ -40,6 +40,8 @@ class SupportModule {
                        v1::DType dtype, const ErrorBound& bound, cuda::DevicePtr result);
   // Adds the bytes that are not 0xFF to the 64-bit counter `damaged`.
   absl::Status CheckBytes(cuda::DevicePtr from, int64_t bytes, cuda::DevicePtr damaged);
+  // The poison pattern into the shared memory of all SMs.
+  absl::Status ScrubShared();
   // Adds a checksum of all bytes and their places to the 64-bit `sum`. `from` is aligned to 4 bytes.
   absl::Status Checksum(cuda::DevicePtr from, int64_t bytes, cuda::DevicePtr sum);
   absl::Status FlushRead(cuda::DevicePtr from, int64_t bytes);

@@ -125,6 +125,15 @@ extern "C" __global__ void rt_check_bytes(const void* p, rt_i64 bytes, rt_u64* d
   if (count != 0) atomicAdd(damaged, count);
 }
 
+// Fills the shared memory of an SM with the poison pattern: a kernel that reads what it has not yet written there must
+// not find what the launch before it left, which may be just what it needs.
+// Launch: one block an SM, with all the dynamic shared memory that a block can have (`words` of 4 bytes).
+extern "C" __global__ void __launch_bounds__(1024) rt_scrub_shared(int words) {
+  extern __shared__ rt_u32 rt_scrubbed[];
+  volatile rt_u32* const to = rt_scrubbed;
+  for (int i = static_cast<int>(threadIdx.x); i < words; i += static_cast<int>(blockDim.x)) to[i] = 0xFFFFFFFFu;
+}
+
 // Finalizer of splitmix64: every bit of the result depends on every bit of `z`.
 __device__ __forceinline__ rt_u64 rt_mix(rt_u64 z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;

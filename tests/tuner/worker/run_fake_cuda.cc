@@ -331,6 +331,7 @@ FakeCuda::FakeCuda() : kernels(SupportKernelsOnTheHost()) {
   fake = this;
   now_us = 0;
   kernels["rt_checksum"] = {3, Checksum};
+  kernels["rt_scrub_shared"] = {1, [](void**) {}};
 }
 
 FakeCuda::~FakeCuda() { fake = nullptr; }

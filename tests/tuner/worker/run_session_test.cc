@@ -582,6 +582,7 @@ TEST_F(RunSessionTest, RacersAreLaunchedTwiceAndMustAgreeWithThemselves) {
       AddKernel([&](const float* a, const float* b, float* y, int64_t n) { Right(a, b, y, ++other == 1 ? n : n / 2); });
   EXPECT_EQ(session_->Run(Candidate("unsteady")).outcome(), v1::OK);
   EXPECT_EQ(launch, 1) << "screening launches once";
+  EXPECT_EQ(cuda_.launches["rt_scrub_shared"], 1);
   worker::v1::RaceRequest request;
   for (const char* symbol : {"right", "unsteady", "lucky"})
     *request.add_entrant()->mutable_candidate() = Candidate(symbol);
