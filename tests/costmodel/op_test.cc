@@ -51,7 +51,7 @@ TEST(OpTest, BuiltinKindsAndTheirExamples) {
     EXPECT_TRUE(schema->AccumulationLength(op).ok());
     EXPECT_EQ(schema->proto().reference().symbol(), "rt_reference");
   }
-  EXPECT_EQ(kinds, (std::vector<std::string>{"elementwise", "gemm", "rmsnorm", "softmax"}));
+  EXPECT_EQ(kinds, (std::vector<std::string>{"cross_entropy", "elementwise", "gemm", "permute", "reduce", "rmsnorm", "rope", "softmax"}));
 }
 
 TEST(OpTest, CanonicalTextIsInSchemaOrderWithoutDefaults) {
@@ -86,7 +86,7 @@ TEST(OpTest, RefusesWithReasonAndAdvice) {
     const char* expected;
   } cases[] = {
       {"gem m=1 n=1 k=1 dtype=bf16", "UNKNOWN_OP", "did you mean gemm?"},
-      {"", "UNKNOWN_OP", "known: elementwise, gemm, rmsnorm, softmax"},
+      {"", "UNKNOWN_OP", "known: cross_entropy, elementwise, gemm"},
       {"gemm m=1 n=1 dtype=bf16", "MISSING_DIM", "needs k="},
       {"gemm m=1 n=1 k=1", "MISSING_ATTRIBUTE", "needs dtype="},
       {"gemm m=1 n=1 k=1 dtype=bf17", "BAD_VALUE", "did you mean bf16?"},

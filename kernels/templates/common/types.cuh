@@ -6,6 +6,7 @@
 #define RT_FP16 2
 #define RT_BF16 3
 #define RT_FP64 4
+#define RT_INT32 8
 
 typedef unsigned char rt_u8;
 typedef unsigned short rt_u16;
