@@ -96,8 +96,8 @@ absl::StatusOr<std::vector<OpTensorInstance>> OpSchema::Tensors(const Op& op) co
     if (parsed.fill_range.has_value()) {
       RT_ASSIGN_OR_RETURN(tensor.fill_range, parsed.fill_range->Eval(op.names));
       if (tensor.spec.dtype() != v1::INT32 || tensor.fill_range < 1 || tensor.fill_range > kIndexRangeMax) {
-        return BadSize(op, declared.name(), absl::StrCat("fill_range is for int32 and within 1 … 2^31, not ",
-                                                         tensor.fill_range));
+        return BadSize(op, declared.name(),
+                       absl::StrCat("fill_range is for int32 and within 1 … 2^31, not ", tensor.fill_range));
       }
     }
     if (!declared.chain_inputs()) {

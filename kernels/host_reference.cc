@@ -125,8 +125,8 @@ absl::Status Problem::CheckOutput(const std::string& tensor, const std::vector<i
 }  // namespace host_reference_internal
 
 bool HasHostReference(const std::string& kind) {
-  return kind == "gemm" || kind == "softmax" || kind == "rmsnorm" || kind == "elementwise" ||
-         kind == "cross_entropy" || kind == "rope" || kind == "permute" || kind == "reduce";
+  return kind == "gemm" || kind == "softmax" || kind == "rmsnorm" || kind == "elementwise" || kind == "cross_entropy" ||
+         kind == "rope" || kind == "permute" || kind == "reduce";
 }
 
 int HostCheckElements(const std::string& kind, int64_t accumulation_length) {

@@ -63,8 +63,7 @@ class CrossEntropy : public HostReference {
     const double at_target = p_.Input(logits_, row * vocab_ + r.target);
     const double log_sum = std::log(r.sum);
     // A relative error of the sum is an absolute one of its logarithm: the 1.
-    return {r.maximum + log_sum - at_target,
-            1 + std::fabs(r.maximum) + std::fabs(log_sum) + std::fabs(at_target)};
+    return {r.maximum + log_sum - at_target, 1 + std::fabs(r.maximum) + std::fabs(log_sum) + std::fabs(at_target)};
   }
 
   ReferenceValue Gradient(int64_t index, const Row& r) const {

@@ -44,7 +44,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     sum = reduce(sum, shared, add);
     size = reduce(size, shared, add);
     max = reduce(max, shared, larger);
+#if RT_KIND == 2 || RT_KIND == 4
     const double mean = sum / static_cast<double>(terms);
+#endif
 #if RT_KIND == 3
     double first = static_cast<double>(terms - 1);
     for (rt_i64 i = threadIdx.x; i < terms; i += kThreads) {

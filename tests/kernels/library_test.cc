@@ -91,7 +91,14 @@ TEST(BuiltinTemplatesTest, ExamplesCanBePlannedCompiledAndPredicted) {
        {"gemm m=4096 n=4096 k=4096 dtype=bf16", "gemm m=1 n=4096 k=4096 dtype=fp16 bias=1 act=gelu",
         "gemm m=37 n=1001 k=513 dtype=fp32 beta=1", "gemm m=128 n=8192 k=8192 dtype=bf16 layout=nn out=fp32",
         "softmax rows=4096 cols=32000 dtype=fp32", "rmsnorm rows=7 cols=8192 dtype=bf16 residual=1",
-        "elementwise n=1000003 dtype=fp32 chain=fma(a,b,c)"}) {
+        "elementwise n=1000003 dtype=fp32 chain=fma(a,b,c)", "cross_entropy rows=8192 vocab=128256 dtype=bf16 grad=1",
+        "cross_entropy rows=1 vocab=1 dtype=fp32", "rope tokens=1 heads_q=1 heads_kv=1 head_dim=2 dtype=fp32",
+        "rope tokens=77 heads_q=5 heads_kv=3 head_dim=80 dtype=bf16 style=interleaved",
+        "permute d0=1 dtype=fp16 perm=0", "permute d0=16384 d1=16383 dtype=bf16 perm=10",
+        "permute d0=3 d1=5 d2=7 d3=11 d4=13 dtype=fp32 perm=43210", "reduce rows=1 cols=1 dtype=fp32",
+        "reduce rows=1 cols=100003 dtype=bf16 axis=full kind=var",
+        "reduce rows=100003 cols=3 dtype=fp16 axis=col kind=argmax",
+        "reduce rows=16384 cols=8192 dtype=bf16 axis=col"}) {
     texts.push_back(text);
   }
   const DeviceProfile device = Hopper();

@@ -110,11 +110,11 @@ __device__ __forceinline__ void row_loss(const Pointers& p, int vocab, rt_u32 ze
 
   RtMaxSum state = {-rt_infinity(), 0.0f};
   Vector v[RT_ITEMS];
-  int base = 0;
 #if RT_VARIANT == 0
   load_chunk(p.x, vocab, 0, v);
   accumulate(v, zero, &state);
 #else
+  int base = 0;
   for (; column(base) < vocab; base += RT_ITEMS) {
     load_chunk(p.x, vocab, base, v);
     accumulate(v, zero, &state);

@@ -16,7 +16,6 @@ typedef RtVector<RT_DTYPE, RT_VEC> Vector;
 typedef Vector::Store Store;
 constexpr int kLanesY = RT_BLOCK / RT_LANES_X;
 constexpr int kColumns = RT_LANES_X * RT_VEC;  // of a block
-constexpr int kFinalLanes = 8;                 // threads a column of the second launch
 
 __device__ __forceinline__ float shift_of(const Store* column) {
   return RT_KIND == RT_KIND_VAR ? RtType<RT_DTYPE>::load(*column) : 0.0f;
@@ -85,7 +84,9 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_reduce_col(const Store
 }
 
 #if RT_SPLIT > 1
-// 32 columns a block.
+// 32 columns a block, with this many threads each.
+constexpr int kFinalLanes = 8;
+
 extern "C" __global__ void __launch_bounds__(32 * kFinalLanes)
     rt_reduce_col_final(const Store* x, const RtReduction* partial, RtReduced* value,
 #if RT_KIND == RT_KIND_VAR
