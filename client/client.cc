@@ -1,5 +1,6 @@
 #include "client/client.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
@@ -81,12 +82,15 @@ class GrpcClient : public Client {
         template_(v1::TemplateService::NewStub(channel)),
         operations_(google::longrunning::Operations::NewStub(channel)) {}
 
-  absl::Status Ping() override { return Unary<v1::PingResponse>(*config_, &v1::ConfigService::Stub::Ping, v1::PingRequest()).status(); }
+  absl::Status Ping() override {
+    return Unary<v1::PingResponse>(*config_, &v1::ConfigService::Stub::Ping, v1::PingRequest()).status();
+  }
   absl::StatusOr<v1::GetBestConfigResponse> GetBestConfig(const v1::GetBestConfigRequest& request,
                                                           absl::Duration timeout) override {
     return Unary<v1::GetBestConfigResponse>(*config_, &v1::ConfigService::Stub::GetBestConfig, request, timeout);
   }
-  absl::StatusOr<v1::BatchGetBestConfigsResponse> BatchGetBestConfigs(const v1::BatchGetBestConfigsRequest& request) override {
+  absl::StatusOr<v1::BatchGetBestConfigsResponse> BatchGetBestConfigs(
+      const v1::BatchGetBestConfigsRequest& request) override {
     return Unary<v1::BatchGetBestConfigsResponse>(*config_, &v1::ConfigService::Stub::BatchGetBestConfigs, request);
   }
   absl::StatusOr<FetchedKernel> GetKernel(const v1::GetKernelRequest& request) override;
@@ -112,7 +116,8 @@ class GrpcClient : public Client {
     request.set_name(name);
     return Unary<google::longrunning::Operation>(*sweep_, &v1::SweepService::Stub::ResumeSweep, request).status();
   }
-  absl::StatusOr<v1::Sweep> WatchSweep(const std::string& name, const std::function<bool(const v1::Sweep&)>& more) override;
+  absl::StatusOr<v1::Sweep> WatchSweep(const std::string& name,
+                                       const std::function<bool(const v1::Sweep&)>& more) override;
   absl::StatusOr<v1::ListTrialsResponse> ListTrials(const v1::ListTrialsRequest& request) override {
     return Unary<v1::ListTrialsResponse>(*record_, &v1::RecordService::Stub::ListTrials, request);
   }
@@ -139,7 +144,8 @@ class GrpcClient : public Client {
   }
   absl::StatusOr<device::v1::Calibration> CalibrateDevice(const std::string& name) override;
   absl::StatusOr<v1::ListTemplatesResponse> ListTemplates() override {
-    return Unary<v1::ListTemplatesResponse>(*template_, &v1::TemplateService::Stub::ListTemplates, v1::ListTemplatesRequest());
+    return Unary<v1::ListTemplatesResponse>(*template_, &v1::TemplateService::Stub::ListTemplates,
+                                            v1::ListTemplatesRequest());
   }
   absl::StatusOr<v1::TemplateInfo> GetTemplate(const std::string& id) override {
     v1::GetTemplateRequest request;
@@ -147,12 +153,14 @@ class GrpcClient : public Client {
     return Unary<v1::TemplateInfo>(*template_, &v1::TemplateService::Stub::GetTemplate, request);
   }
   absl::StatusOr<v1::CheckTemplateResponse> CheckTemplate(const v1::CheckTemplateRequest& request) override {
-    return Unary<v1::CheckTemplateResponse>(*template_, &v1::TemplateService::Stub::CheckTemplate, request, kSlowTimeout);
+    return Unary<v1::CheckTemplateResponse>(*template_, &v1::TemplateService::Stub::CheckTemplate, request,
+                                            kSlowTimeout);
   }
 
  private:
   template <typename Response, typename Stub, typename Request>
-  absl::StatusOr<Response> Unary(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+  absl::StatusOr<Response> Unary(Stub& stub,
+                                 grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                                  const Request& request, absl::Duration timeout = absl::ZeroDuration()) {
     grpc::ClientContext context;
     context.set_deadline(Deadline(timeout > absl::ZeroDuration() ? timeout : timeout_));
@@ -219,7 +227,8 @@ absl::StatusOr<std::string> GrpcClient::CreateSweep(const v1::CreateSweepRequest
   return absl::StrReplaceAll(operation.name(), {{"operations/", "sweeps/"}});
 }
 
-absl::StatusOr<v1::Sweep> GrpcClient::WatchSweep(const std::string& name, const std::function<bool(const v1::Sweep&)>& more) {
+absl::StatusOr<v1::Sweep> GrpcClient::WatchSweep(const std::string& name,
+                                                 const std::function<bool(const v1::Sweep&)>& more) {
   v1::WatchSweepRequest request;
   request.set_name(name);
   grpc::ClientContext context;
@@ -292,13 +301,15 @@ absl::StatusOr<device::v1::Calibration> GrpcClient::CalibrateDevice(const std::s
   wait.set_name(operation.name());
   const absl::Time give_up = absl::Now() + kSlowTimeout;
   while (!operation.done() && absl::Now() < give_up) {
-    RT_ASSIGN_OR_RETURN(operation, Unary<google::longrunning::Operation>(
-                                       *operations_, &google::longrunning::Operations::Stub::WaitOperation, wait, absl::Seconds(60)));
+    RT_ASSIGN_OR_RETURN(
+        operation, Unary<google::longrunning::Operation>(
+                       *operations_, &google::longrunning::Operations::Stub::WaitOperation, wait, absl::Seconds(60)));
   }
   if (!operation.done()) return absl::DeadlineExceededError("the calibration did not end within three minutes");
   if (operation.has_error()) return FromRpc(operation.error());
   device::v1::Calibration calibration;
-  if (!operation.response().UnpackTo(&calibration)) return absl::InternalError("the calibration's response is of another type");
+  if (!operation.response().UnpackTo(&calibration))
+    return absl::InternalError("the calibration's response is of another type");
   return calibration;
 }
 
@@ -313,6 +324,10 @@ std::string DefaultAddress() {
 }
 
 std::unique_ptr<Client> Client::Create(const Options& options) {
+  // Never given back: when the last user of gRPC 1.51 goes after a large write, its shutdown joins a thread that may
+  // sit in a poll of 10 s. A process that talks to a daemon keeps gRPC until it ends.
+  static const bool kept = (grpc_init(), true);
+  (void)kept;
   const std::string address = options.address.empty() ? DefaultAddress() : options.address;
   grpc::ChannelArguments arguments;
   arguments.SetServiceConfigJSON(kReadRetryPolicy);

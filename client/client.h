@@ -37,7 +37,8 @@ class Client {
   virtual absl::Status Ping() = 0;
   virtual absl::StatusOr<v1::GetBestConfigResponse> GetBestConfig(const v1::GetBestConfigRequest& request,
                                                                   absl::Duration timeout) = 0;
-  virtual absl::StatusOr<v1::BatchGetBestConfigsResponse> BatchGetBestConfigs(const v1::BatchGetBestConfigsRequest& request) = 0;
+  virtual absl::StatusOr<v1::BatchGetBestConfigsResponse> BatchGetBestConfigs(
+      const v1::BatchGetBestConfigsRequest& request) = 0;
   // DATA_LOSS (DIGEST_MISMATCH) if the binary does not have the record's digest; checked only for offset 0.
   virtual absl::StatusOr<FetchedKernel> GetKernel(const v1::GetKernelRequest& request) = 0;
   virtual absl::StatusOr<v1::EstimateResponse> Estimate(const v1::EstimateRequest& request) = 0;
@@ -50,7 +51,8 @@ class Client {
   virtual absl::Status ResumeSweep(const std::string& name) = 0;
   // Calls `more` on every change, and every 200 ms with the last state (before the first answer: the name alone), so
   // that a caller can stop at any time. Returns the sweep as it ended, or CANCELLED once `more` returned false.
-  virtual absl::StatusOr<v1::Sweep> WatchSweep(const std::string& name, const std::function<bool(const v1::Sweep&)>& more) = 0;
+  virtual absl::StatusOr<v1::Sweep> WatchSweep(const std::string& name,
+                                               const std::function<bool(const v1::Sweep&)>& more) = 0;
 
   virtual absl::StatusOr<v1::ListTrialsResponse> ListTrials(const v1::ListTrialsRequest& request) = 0;
   virtual absl::StatusOr<v1::ListRecordsResponse> ListRecords(const v1::ListRecordsRequest& request) = 0;

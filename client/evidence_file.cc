@@ -42,7 +42,8 @@ class FileWriter : public EvidenceWriter {
     if (!status.ok()) return absl::InternalError(std::string(status.message()));
     text += '\n';
     errno = 0;
-    if (gzwrite(file_, text.data(), static_cast<unsigned>(text.size())) != static_cast<int>(text.size())) return Failed();
+    if (gzwrite(file_, text.data(), static_cast<unsigned>(text.size())) != static_cast<int>(text.size()))
+      return Failed();
     return absl::OkStatus();
   }
 

@@ -76,6 +76,7 @@ absl::Status AttachArtifact(const worker::v1::CompileResult& compiled, v1::Launc
       if (candidate.symbol() == launch.symbol()) kernel = &candidate;
     }
     if (kernel == nullptr) return Mismatch(launch.symbol(), "is not in the binary");
+    if (compiled.parameters_unknown()) continue;
     const absl::Status status = AttachKernel(*kernel, launch);
     if (!status.ok()) return status;
   }

@@ -95,6 +95,12 @@ def baselines_of(record: dict, lines: list):
     return dict(sorted(times.items())), dict(sorted(versions.items()))
 
 
+def op_name(text: str, shape: dict) -> str:
+    """The kind with the attributes that neither `shape` nor `dtype` holds: "gemm", "rmsnorm residual=1"."""
+    kind, *words = text.split()
+    return " ".join([kind] + [w for w in words if w.split("=", 1)[0] not in shape and not w.startswith("dtype=")])
+
+
 def put(row: dict, key: str, value):
     """Leaves out what was not recorded, so that the check names it."""
     if value or (key in MAY_BE_EMPTY and value is not None):
@@ -113,7 +119,7 @@ def make_row(run: dict, record: dict, baselines: list, kinds: dict, source: str)
     row = {}
     for key, value in (
             ("device", device or record["device_key"]), ("driver", environment.get("driver")),
-            ("nvrtc", environment.get("nvrtc")), ("suite", run.get("suite")), ("op", record["op"]), ("shape", shape),
+            ("nvrtc", environment.get("nvrtc")), ("suite", run.get("suite")), ("op", op_name(record["op"], shape)), ("shape", shape),
             ("dtype", dtype), ("provider", record.get("provider")), ("template", record.get("template_id", "")),
             ("config", {k: int(v) for k, v in sorted(record.get("config", {}).items())}),
             ("candidate_impl", "@".join(filter(None, (record.get("template_id") or record.get("provider"),
@@ -227,12 +233,13 @@ def table(rows: list, suite: str) -> str:
     if not rows:
         raise EvidenceError(f"no evidence of suite '{suite}'")
     names = sorted({name for row in rows for name in row["baselines"]})
-    head = ["operator", "kernel", "µs", "95 % interval", "floor µs", "attainable µs", "of attainable", "bound",
+    head = ["operator", "shape", "kernel", "µs", "95 % interval", "floor µs", "attainable µs", "of attainable", "bound",
             *(f"{name} µs" for name in names), "evidence"]
-    lines = ["| " + " | ".join(head) + " |", "|" + "|".join("---" if h in ("operator", "kernel", "bound", "evidence")
+    lines = ["| " + " | ".join(head) + " |", "|" + "|".join("---" if h in ("operator", "shape", "kernel", "bound", "evidence")
                                                            else "---:" for h in head) + "|"]
     for row in rows:
-        cells = [f"`{row['op']}`", row["template"] or row["provider"], us(row["time_us"]),
+        shape = " × ".join(str(v) for k, v in row["shape"].items() if not (k == "batch" and v == 1))
+        cells = [f"`{row['op']}`", f"{shape} {row['dtype']}", row["template"] or row["provider"], us(row["time_us"]),
                  f"{us(row['ci_us'][0])}–{us(row['ci_us'][1])}", us(row["floor_us"]), us(row["attainable_us"]),
                  f"{100 * row['attainable_us'] / row['time_us']:.0f} %", row["bound"],
                  *(us(row["baselines"][n]) if n in row["baselines"] else "–" for n in names), row["evidence_level"]]

@@ -88,7 +88,8 @@ absl::Status SweepResume(Context& context, const std::string& name, bool detach)
 absl::Status RecordsList(Context& context, const ListOptions& options);
 absl::Status RecordsShow(Context& context, const std::string& name);
 absl::Status TrialsList(Context& context, const ListOptions& options);
-absl::Status Export(Context& context, const std::vector<std::string>& sweeps, const std::string& suite, const std::string& out);
+absl::Status Export(Context& context, const std::vector<std::string>& sweeps, const std::string& suite,
+                    const std::string& out);
 absl::Status Import(Context& context, const std::string& file);
 absl::Status TemplatesList(Context& context);
 absl::Status TemplatesShow(Context& context, const std::string& id);

@@ -72,7 +72,8 @@ void AddDaemon(Context& context, std::vector<Finding>& findings) {
 }
 
 void PrintFindings(const std::vector<Finding>& findings, const std::string& worker, const std::string& probe) {
-  for (const Finding& f : findings) std::printf("%-4s  %-12s %s\n", f.good ? "ok" : "NO", f.what.c_str(), f.detail.c_str());
+  for (const Finding& f : findings)
+    std::printf("%-4s  %-12s %s\n", f.good ? "ok" : "NO", f.what.c_str(), f.detail.c_str());
   if (probe.empty()) return;
   std::printf("this machine, as %s sees it:\n", worker.c_str());
   for (const absl::string_view line : absl::StrSplit(probe, '\n', absl::SkipEmpty())) {
@@ -114,7 +115,8 @@ absl::Status Doctor(Context& context) {
     PrintFindings(findings, worker, probe);
   }
   if (!ping.ok()) return ping;
-  if (!probed) return Error(absl::StatusCode::kFailedPrecondition, "NO_WORKER", "the worker beside this program does not run");
+  if (!probed)
+    return Error(absl::StatusCode::kFailedPrecondition, "NO_WORKER", "the worker beside this program does not run");
   return absl::OkStatus();
 }
 

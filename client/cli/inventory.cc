@@ -101,7 +101,9 @@ absl::Status TemplatesCheck(Context& context, const std::string& target, const s
       if (r.outcome() != v1::OK) std::fprintf(stderr, "%s: %s\n", r.arch().c_str(), r.message().c_str());
     }
   }
-  if (!good) return Error(absl::StatusCode::kFailedPrecondition, "CHECK_FAILED", absl::StrCat(target, " does not compile everywhere"));
+  if (!good)
+    return Error(absl::StatusCode::kFailedPrecondition, "CHECK_FAILED",
+                 absl::StrCat(target, " does not compile everywhere"));
   return absl::OkStatus();
 }
 
@@ -111,9 +113,10 @@ absl::Status TemplatesNew(Context&, const std::string& name, const std::string& 
                      name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos &&
                      name[0] >= 'a' && name[0] <= 'z';
   if (!valid) {
-    return Error(absl::StatusCode::kInvalidArgument, "BAD_NAME",
-                 absl::StrCat("`", name, "`: a name has lower-case letters, digits and _, starts with a letter and is at most ",
-                              kMaxNameLength, " long"));
+    return Error(
+        absl::StatusCode::kInvalidArgument, "BAD_NAME",
+        absl::StrCat("`", name, "`: a name has lower-case letters, digits and _, starts with a letter and is at most ",
+                     kMaxNameLength, " long"));
   }
   RT_RETURN_IF_ERROR(MakeDirs(dir, 0755));
   const std::string folder = absl::StrCat(dir, "/", name);
@@ -145,10 +148,12 @@ absl::Status DevicesList(Context& context, bool all) {
     PrintJson(response);
     return absl::OkStatus();
   }
-  std::vector<std::vector<std::string>> rows = {{"DEVICE", "KIND", "STATE", "NAME", "ARCH", "KEY", "CALIBRATED", "NOTE"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"DEVICE", "KIND", "STATE", "NAME", "ARCH", "KEY", "CALIBRATED", "NOTE"}};
   for (const auto& device : response.device()) {
-    rows.push_back({device.id(), v1::Device::Kind_Name(device.kind()), v1::Device::State_Name(device.state()), device.profile().name(),
-                    device.arch(), device.device_key(), device.has_calibration() ? "yes" : "no", device.message()});
+    rows.push_back({device.id(), v1::Device::Kind_Name(device.kind()), v1::Device::State_Name(device.state()),
+                    device.profile().name(), device.arch(), device.device_key(),
+                    device.has_calibration() ? "yes" : "no", device.message()});
   }
   PrintTable(rows);
   return absl::OkStatus();
@@ -162,13 +167,15 @@ absl::Status DevicesShow(Context& context, const std::string& name) {
   }
   const auto& profile = device.profile();
   std::printf("%s  %s  %s\n", device.id().c_str(), profile.name().c_str(), device.device_key().c_str());
-  std::printf("%d SMs, cc %d.%d, %d MHz, L2 %.0f MiB, memory %.1f GB at %.0f GB/s\n", profile.sm_count(), profile.cc() / 10,
-              profile.cc() % 10, profile.max_clock_mhz(), static_cast<double>(profile.l2_bytes()) / (1 << 20),
-              static_cast<double>(profile.memory_bytes()) / 1e9, profile.memory_gbps().value());
+  std::printf("%d SMs, cc %d.%d, %d MHz, L2 %.0f MiB, memory %.1f GB at %.0f GB/s\n", profile.sm_count(),
+              profile.cc() / 10, profile.cc() % 10, profile.max_clock_mhz(),
+              static_cast<double>(profile.l2_bytes()) / (1 << 20), static_cast<double>(profile.memory_bytes()) / 1e9,
+              profile.memory_gbps().value());
   std::vector<std::vector<std::string>> rows = {{"PIPE", "TYPE", "PEAK (dense)", "SOURCE"}};
   for (const auto& peak : profile.peak()) {
-    rows.push_back({peak.pipe(), v1::DType_Name(peak.dtype()), absl::StrFormat("%.1f T/s", peak.tera_ops().value()),
-                    absl::StrCat(absl::StrJoin(peak.tera_ops().source(), " "), peak.tera_ops().unsure() ? " (unsure)" : "")});
+    rows.push_back(
+        {peak.pipe(), v1::DType_Name(peak.dtype()), absl::StrFormat("%.1f T/s", peak.tera_ops().value()),
+         absl::StrCat(absl::StrJoin(peak.tera_ops().source(), " "), peak.tera_ops().unsure() ? " (unsure)" : "")});
   }
   PrintTable(rows);
   if (device.has_calibration()) {

@@ -22,6 +22,8 @@ namespace {
 
 constexpr int kStartTimeoutMs = 60'000;
 constexpr int kReadyFd = 3;
+// A socket's path has 107 bytes at most.
+constexpr size_t kMaxTmpDir = 60;
 
 // In the child; never returns.
 [[noreturn]] void BecomeDaemon(pid_t parent, int ready, char** argv) {
@@ -48,14 +50,17 @@ constexpr int kReadyFd = 3;
 absl::StatusOr<std::unique_ptr<LocalDaemon>> LocalDaemon::Start(const std::string& device, const std::string& data_dir,
                                                                 const std::vector<std::string>& template_dirs) {
   auto daemon = std::unique_ptr<LocalDaemon>(new LocalDaemon);
-  char dir[] = "/tmp/rooftune-local-XXXXXX";
-  if (mkdtemp(dir) == nullptr) return ErrnoStatus(errno, "create a temporary folder");
+  const char* temporary = std::getenv("TMPDIR");
+  const bool use = temporary != nullptr && *temporary == '/' && std::strlen(temporary) <= kMaxTmpDir;
+  std::string dir = absl::StrCat(use ? temporary : "/tmp", "/rooftune-local-XXXXXX");
+  if (mkdtemp(dir.data()) == nullptr) return ErrnoStatus(errno, absl::StrCat("create a temporary folder ", dir));
   daemon->dir_ = dir;
   daemon->address_ = absl::StrCat("unix:", dir, "/rooftune.sock");
   int ready[2];
   if (pipe2(ready, O_CLOEXEC) != 0) return ErrnoStatus(errno, "pipe");
   const std::string path = absl::StrCat(ExecutableDir(), "/rooftuned");
-  std::vector<std::string> args = {path, "--listen", daemon->address_, "--log-level", "warning", "--ready-fd", absl::StrCat(kReadyFd)};
+  std::vector<std::string> args = {path,      "--listen",   daemon->address_,      "--log-level",
+                                   "warning", "--ready-fd", absl::StrCat(kReadyFd)};
   if (!device.empty()) args.insert(args.end(), {"--device", device});
   if (!data_dir.empty()) args.insert(args.end(), {"--data-dir", data_dir});
   for (const std::string& folder : template_dirs) args.insert(args.end(), {"--template-dir", folder});

@@ -12,7 +12,8 @@ namespace rooftune::cli {
 
 class LocalDaemon {
  public:
-  // Waits until it listens. UNAVAILABLE if it can't start; its messages are on stderr. Call it before any thread exists.
+  // Waits until it listens. UNAVAILABLE if it can't start; its messages are on stderr. Call it before any thread
+  // exists.
   static absl::StatusOr<std::unique_ptr<LocalDaemon>> Start(const std::string& device, const std::string& data_dir,
                                                             const std::vector<std::string>& template_dirs);
   // SIGTERM, then waits.

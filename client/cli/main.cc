@@ -29,7 +29,8 @@ struct Arguments {
 };
 
 void AddQueries(CLI::App& app, Arguments& a, Command& run) {
-  auto* estimate = app.add_subcommand("estimate", "What the cost model says: work, bounds, best predicted configurations");
+  auto* estimate =
+      app.add_subcommand("estimate", "What the cost model says: work, bounds, best predicted configurations");
   estimate->add_option("op", a.words, kOpHelp);
   estimate->add_option("--top", a.top, "configurations to show")->check(CLI::Range(1, 100))->capture_default_str();
   estimate->callback([&] { run = [&](Context& c) { return Estimate(c, a.words, a.top); }; });
@@ -37,7 +38,8 @@ void AddQueries(CLI::App& app, Arguments& a, Command& run) {
   auto* best = app.add_subcommand("best", "The best known configuration; the cost model's choice if there is none");
   best->add_option("op", a.query.words, kOpHelp);
   best->add_option("--min-evidence", a.query.min_evidence, "estimated, compiled, verified or measured");
-  best->add_option("--miss", a.query.miss, "without a record: fail, estimate, tune_async or wait")->capture_default_str();
+  best->add_option("--miss", a.query.miss, "without a record: fail, estimate, tune_async or wait")
+      ->capture_default_str();
   best->add_flag("--allow-nearest", a.query.allow_nearest, "accept a record of another shape");
   best->add_flag("--deterministic", a.query.deterministic, "only kernels that give equal bits for equal inputs");
   best->add_option("--timeout", a.query.wait_s, "seconds to wait with --miss wait")
@@ -49,7 +51,8 @@ void AddQueries(CLI::App& app, Arguments& a, Command& run) {
   fetch->add_option("op", a.query.words, kOpHelp);
   fetch->add_option("--record", a.query.record, "a record's name instead of an operator");
   fetch->add_option("-o,--out", a.query.out, "folder for DIGEST.cubin and recipe.json")->capture_default_str();
-  fetch->add_option("--min-evidence", a.query.min_evidence, "weakest evidence to accept (verified; compiled on modelled devices)");
+  fetch->add_option("--min-evidence", a.query.min_evidence,
+                    "weakest evidence to accept (verified; compiled on modelled devices)");
   fetch->callback([&] {
     a.query.miss = "fail";
     run = [&](Context& c) { return Fetch(c, a.query); };
@@ -128,7 +131,8 @@ void AddInventory(CLI::App& app, Arguments& a, Command& run) {
   auto* show = templates->add_subcommand("show", "A template's manifest");
   show->add_option("id", a.name, "template")->required();
   show->callback([&] { run = [&](Context& c) { return TemplatesShow(c, a.name); }; });
-  auto* check = templates->add_subcommand("check", "Compile a template's default configuration for several architectures");
+  auto* check =
+      templates->add_subcommand("check", "Compile a template's default configuration for several architectures");
   check->add_option("id", a.name, "template")->required();
   check->add_option("op", a.words, "operator to check with (the kind's example if left out)");
   check->add_option("--arch", a.archs, "sm_80, sm_90, … (repeatable)")->allow_extra_args(false);
@@ -148,12 +152,15 @@ void AddInventory(CLI::App& app, Arguments& a, Command& run) {
   auto* calibrate = devices->add_subcommand("calibrate", "Measure the card's ceilings (under a minute)");
   calibrate->add_option("device", a.name, "cuda:N (the first if left out)");
   calibrate->callback([&] { run = [&](Context& c) { return DevicesCalibrate(c, a.name); }; });
-  app.add_subcommand("doctor", "What works on this machine, and what to do about what does not")->callback([&] { run = Doctor; });
+  app.add_subcommand("doctor", "What works on this machine, and what to do about what does not")->callback([&] {
+    run = Doctor;
+  });
 }
 
 absl::Status Run(Context& context, const Command& command, bool needs_daemon) {
   std::unique_ptr<LocalDaemon> local;
   if (context.local && needs_daemon) {
+    CatchInterrupt();
     auto started = LocalDaemon::Start(context.device, context.data_dir, context.template_dirs);
     if (!started.ok()) return started.status();
     local = *std::move(started);
@@ -163,7 +170,6 @@ absl::Status Run(Context& context, const Command& command, bool needs_daemon) {
     // It has no other device, and names it in its own way ("auto").
     context.device.clear();
     EndWithInterrupt(local->pid());
-    CatchInterrupt();
   }
   Client::Options options;
   options.address = context.address;
@@ -191,8 +197,9 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", "rooftune " ROOFTUNE_VERSION);
   app.require_subcommand(1);
   app.fallthrough();  // --json and --device may stand after the command too
-  app.footer("Exit codes: 0 ok, 1 error, 2 usage, 3 not found or not tuned, 4 denied, 5 no daemon, 6 precondition "
-             "(no GPU, weak evidence, failed sweep), 8 pending, 130 interrupted.");
+  app.footer(
+      "Exit codes: 0 ok, 1 error, 2 usage, 3 not found or not tuned, 4 denied, 5 no daemon, 6 precondition "
+      "(no GPU, weak evidence, failed sweep), 8 pending, 130 interrupted.");
   Context context;
   app.add_option("--address", context.address, "daemon, unix:PATH or HOST:PORT ($ROOFTUNE_ADDRESS)");
   app.add_option("--device", context.device, "cuda:0, model:h200-sxm, … (the daemon's first if left out)");

@@ -41,16 +41,24 @@ size_t Width(const std::string& text) {
 
 ExitCode ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {
-    case absl::StatusCode::kOk: return kOk;
-    case absl::StatusCode::kInvalidArgument: return kUsage;
-    case absl::StatusCode::kNotFound: return kNotFound;
+    case absl::StatusCode::kOk:
+      return kOk;
+    case absl::StatusCode::kInvalidArgument:
+      return kUsage;
+    case absl::StatusCode::kNotFound:
+      return kNotFound;
     case absl::StatusCode::kUnauthenticated:
-    case absl::StatusCode::kPermissionDenied: return kDenied;
+    case absl::StatusCode::kPermissionDenied:
+      return kDenied;
     case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kDeadlineExceeded: return kUnavailable;
-    case absl::StatusCode::kFailedPrecondition: return kPrecondition;
-    case absl::StatusCode::kCancelled: return Interrupted() ? kInterrupted : kPending;
-    default: return kError;
+    case absl::StatusCode::kDeadlineExceeded:
+      return kUnavailable;
+    case absl::StatusCode::kFailedPrecondition:
+      return kPrecondition;
+    case absl::StatusCode::kCancelled:
+      return Interrupted() ? kInterrupted : kPending;
+    default:
+      return kError;
   }
 }
 
@@ -103,13 +111,15 @@ std::string MeasurementText(const v1::Measurement& measurement) {
 
 absl::StatusOr<std::string> OpText(const std::vector<std::string>& words) {
   if (words.empty()) {
-    return Error(absl::StatusCode::kInvalidArgument, "NO_OPERATOR",
-                 "which operator? For example: gemm m=1024 n=1024 k=1024 dtype=bf16 (`rooftune templates list` shows all)");
+    return Error(
+        absl::StatusCode::kInvalidArgument, "NO_OPERATOR",
+        "which operator? For example: gemm m=1024 n=1024 k=1024 dtype=bf16 (`rooftune templates list` shows all)");
   }
   return absl::StrJoin(words, " ");
 }
 
-absl::StatusOr<int> EnumValue(const google::protobuf::EnumDescriptor* descriptor, const std::string& name, const char* option) {
+absl::StatusOr<int> EnumValue(const google::protobuf::EnumDescriptor* descriptor, const std::string& name,
+                              const char* option) {
   if (name.empty()) return 0;
   const auto* value = descriptor->FindValueByName(absl::AsciiStrToUpper(name));
   if (value != nullptr && value->number() != 0) return value->number();

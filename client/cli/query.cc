@@ -38,8 +38,8 @@ void PrintRecord(const v1::TuningRecord& record) {
   std::printf("kernel      %s %s\n", record.template_id().c_str(), ConfigText(record.config()).c_str());
   if (record.has_measurement()) {
     std::printf("time        %s (L2 %s, clock %s, %d samples)\n", MeasurementText(record.measurement()).c_str(),
-                v1::L2State_Name(record.measurement().l2()).c_str(), v1::ClockState_Name(record.measurement().clock()).c_str(),
-                record.measurement().sample_us_size());
+                v1::L2State_Name(record.measurement().l2()).c_str(),
+                v1::ClockState_Name(record.measurement().clock()).c_str(), record.measurement().sample_us_size());
   } else if (record.prediction().time_us() > 0) {
     std::printf("predicted   %s (%s … %s), never ran\n", TimeText(record.prediction().time_us()).c_str(),
                 TimeText(record.prediction().low_us()).c_str(), TimeText(record.prediction().high_us()).c_str());
@@ -60,9 +60,9 @@ void PrintRecord(const v1::TuningRecord& record) {
                 record.verification().tolerance().c_str());
   }
   if (!record.artifact_digest().empty()) {
-    std::printf("binary      sha256 %s (%lld bytes), %d registers, %d bytes spilled\n", record.artifact_digest().c_str(),
-                static_cast<long long>(record.artifact_bytes()), record.resources().registers_per_thread(),
-                record.resources().spill_store_bytes());
+    std::printf("binary      sha256 %s (%lld bytes), %d registers, %d bytes spilled\n",
+                record.artifact_digest().c_str(), static_cast<long long>(record.artifact_bytes()),
+                record.resources().registers_per_thread(), record.resources().spill_store_bytes());
   }
   std::printf("environment driver %s, nvrtc %s\n",
               record.environment().driver().empty() ? "none" : record.environment().driver().c_str(),
@@ -74,7 +74,8 @@ absl::StatusOr<v1::GetBestConfigRequest> Query(const Context& context, const Que
   RT_ASSIGN_OR_RETURN(const std::string op, OpText(options.words));
   request.set_op(op);
   request.set_device(context.device);
-  RT_ASSIGN_OR_RETURN(const int evidence, EnumValue(v1::EvidenceLevel_descriptor(), options.min_evidence, "--min-evidence"));
+  RT_ASSIGN_OR_RETURN(const int evidence,
+                      EnumValue(v1::EvidenceLevel_descriptor(), options.min_evidence, "--min-evidence"));
   request.set_min_evidence(static_cast<v1::EvidenceLevel>(evidence));
   RT_ASSIGN_OR_RETURN(const int miss, EnumValue(v1::MissPolicy_descriptor(), options.miss, "--miss"));
   request.set_miss_policy(static_cast<v1::MissPolicy>(miss));
@@ -113,8 +114,9 @@ absl::Status Estimate(Context& context, const std::vector<std::string>& words, i
   for (const auto& pipe : response.work().pipe_ops()) {
     std::printf("work        %s on the %s pipe\n", Scaled(pipe.ops(), "FLOP").c_str(), pipe.pipe().c_str());
   }
-  std::printf("traffic     %s read, %s written; %.4g operations a byte\n", Scaled(response.work().bytes_read(), "B").c_str(),
-              Scaled(response.work().bytes_written(), "B").c_str(), response.arithmetic_intensity());
+  std::printf("traffic     %s read, %s written; %.4g operations a byte\n",
+              Scaled(response.work().bytes_read(), "B").c_str(), Scaled(response.work().bytes_written(), "B").c_str(),
+              response.arithmetic_intensity());
   std::printf("bounds      %s\n", BoundsText(response.bounds()).c_str());
   std::printf("memory      %s%s\n", Scaled(absl::StrCat(response.memory_bytes()), "B").c_str(),
               response.fits() ? "" : ": does NOT fit the device");
@@ -124,8 +126,8 @@ absl::Status Estimate(Context& context, const std::vector<std::string>& words, i
   std::vector<std::vector<std::string>> rows = {{"PREDICTED", "80 % INTERVAL", "TEMPLATE", "CONFIGURATION"}};
   for (const auto& c : response.candidate()) {
     rows.push_back({TimeText(c.prediction().time_us()),
-                    absl::StrCat(TimeText(c.prediction().low_us()), " … ", TimeText(c.prediction().high_us())), c.template_id(),
-                    ConfigText(c.config())});
+                    absl::StrCat(TimeText(c.prediction().low_us()), " … ", TimeText(c.prediction().high_us())),
+                    c.template_id(), ConfigText(c.config())});
   }
   PrintTable(rows);
   return absl::OkStatus();
@@ -147,7 +149,8 @@ absl::Status Best(Context& context, const QueryOptions& options) {
   PrintRecord(response.record());
   std::printf("match       %s (generation %lld)\n", v1::Match_Name(response.match()).c_str(),
               static_cast<long long>(response.generation()));
-  for (const auto& [field, difference] : response.difference()) std::printf("differs     %s: %s\n", field.c_str(), difference.c_str());
+  for (const auto& [field, difference] : response.difference())
+    std::printf("differs     %s: %s\n", field.c_str(), difference.c_str());
   if (!response.sweep().empty()) std::printf("tuning      %s\n", response.sweep().c_str());
   if (response.match() == v1::MODEL_CHOICE) {
     std::printf("\nNot tuned yet. To tune: rooftune tune %s\n", response.record().op().c_str());

@@ -14,19 +14,21 @@ absl::Status RecordsList(Context& context, const ListOptions& options) {
   request.set_op(options.op);
   request.set_page_size(options.limit);
   request.set_include_superseded(options.all);
-  RT_ASSIGN_OR_RETURN(const int evidence, EnumValue(v1::EvidenceLevel_descriptor(), options.min_evidence, "--min-evidence"));
+  RT_ASSIGN_OR_RETURN(const int evidence,
+                      EnumValue(v1::EvidenceLevel_descriptor(), options.min_evidence, "--min-evidence"));
   request.set_min_evidence(static_cast<v1::EvidenceLevel>(evidence));
   RT_ASSIGN_OR_RETURN(const auto response, context.client->ListRecords(request));
   if (context.json) {
     PrintJson(response);
     return absl::OkStatus();
   }
-  std::vector<std::vector<std::string>> rows = {{"RECORD", "EVIDENCE", "TIME", "DEVICE", "OPERATOR", "TEMPLATE", "CONFIGURATION"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"RECORD", "EVIDENCE", "TIME", "DEVICE", "OPERATOR", "TEMPLATE", "CONFIGURATION"}};
   for (const auto& record : response.record()) {
     const double time_us = record.has_measurement() ? record.measurement().median_us() : record.prediction().time_us();
     rows.push_back({record.name(), v1::EvidenceLevel_Name(record.evidence()),
-                    absl::StrCat(TimeText(time_us), record.has_measurement() ? "" : " predicted"), record.device_key(), record.op(),
-                    record.template_id(), ConfigText(record.config())});
+                    absl::StrCat(TimeText(time_us), record.has_measurement() ? "" : " predicted"), record.device_key(),
+                    record.op(), record.template_id(), ConfigText(record.config())});
   }
   PrintTable(rows);
   if (!response.next_page_token().empty()) std::fprintf(stderr, "rooftune: there are more; raise --limit\n");
@@ -50,10 +52,12 @@ absl::Status TrialsList(Context& context, const ListOptions& options) {
     PrintJson(response);
     return absl::OkStatus();
   }
-  std::vector<std::vector<std::string>> rows = {{"TRIAL", "OUTCOME", "TIME", "PREDICTED", "REGS", "SPILL", "CONFIGURATION", "MESSAGE"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"TRIAL", "OUTCOME", "TIME", "PREDICTED", "REGS", "SPILL", "CONFIGURATION", "MESSAGE"}};
   for (const auto& trial : response.trial()) {
-    rows.push_back({absl::StrCat(trial.index()), v1::Outcome_Name(trial.outcome()), MeasurementText(trial.measurement()),
-                    TimeText(trial.prediction().time_us()), absl::StrCat(trial.resources().registers_per_thread()),
+    rows.push_back({absl::StrCat(trial.index()), v1::Outcome_Name(trial.outcome()),
+                    MeasurementText(trial.measurement()), TimeText(trial.prediction().time_us()),
+                    absl::StrCat(trial.resources().registers_per_thread()),
                     absl::StrCat(trial.resources().spill_store_bytes()),
                     absl::StrCat(trial.template_id(), " ", ConfigText(trial.config())), Clip(trial.message(), 60)});
   }
@@ -62,7 +66,8 @@ absl::Status TrialsList(Context& context, const ListOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status Export(Context& context, const std::vector<std::string>& sweeps, const std::string& suite, const std::string& out) {
+absl::Status Export(Context& context, const std::vector<std::string>& sweeps, const std::string& suite,
+                    const std::string& out) {
   v1::ExportEvidenceRequest request;
   for (const std::string& sweep : sweeps) request.add_sweep(ResourceName("sweeps/", sweep));
   request.set_suite(suite);
@@ -74,7 +79,8 @@ absl::Status Export(Context& context, const std::vector<std::string>& sweeps, co
     return Interrupted() ? absl::CancelledError("interrupted; nothing was written") : writer->Write(line);
   }));
   // The run's header alone is no evidence.
-  if (lines < 2) return Error(absl::StatusCode::kNotFound, "NOTHING_TO_EXPORT", "no finished sweep matches; nothing was written");
+  if (lines < 2)
+    return Error(absl::StatusCode::kNotFound, "NOTHING_TO_EXPORT", "no finished sweep matches; nothing was written");
   RT_RETURN_IF_ERROR(writer->Finish());
   if (out != "-") std::fprintf(stderr, "rooftune: %d lines written to %s\n", lines, out.c_str());
   return absl::OkStatus();
@@ -86,8 +92,8 @@ absl::Status Import(Context& context, const std::string& file) {
   if (context.json) {
     PrintJson(response);
   } else {
-    std::printf("imported %d sweeps, %d trials, %d records; %d lines were there already\n", response.sweeps(), response.trials(),
-                response.records(), response.duplicates());
+    std::printf("imported %d sweeps, %d trials, %d records; %d lines were there already\n", response.sweeps(),
+                response.trials(), response.records(), response.duplicates());
   }
   return absl::OkStatus();
 }

@@ -31,7 +31,8 @@ std::string ProgressLine(const v1::Sweep& sweep) {
                     p.best_template(), " ", ConfigText(p.best_config()));
   }
   if (!p.outcome().empty()) absl::StrAppend(&line, "  (", Outcomes(p), ")");
-  if (p.eta_s() >= 1 && sweep.state() == v1::RUNNING) absl::StrAppend(&line, absl::StrFormat("  %.0f s left", p.eta_s()));
+  if (p.eta_s() >= 1 && sweep.state() == v1::RUNNING)
+    absl::StrAppend(&line, absl::StrFormat("  %.0f s left", p.eta_s()));
   return line;
 }
 
@@ -83,11 +84,13 @@ void PrintSweep(const v1::Sweep& sweep) {
   std::printf("sweep       %s  %s\n", sweep.name().c_str(), v1::SweepState_Name(sweep.state()).c_str());
   std::printf("operator    %s\n", sweep.spec().op().c_str());
   std::printf("device      %s (%s)\n", sweep.spec().device().c_str(), sweep.device_key().c_str());
-  std::printf("space       %lld points, %lld valid\n", static_cast<long long>(p.space_points()), static_cast<long long>(p.valid_points()));
+  std::printf("space       %lld points, %lld valid\n", static_cast<long long>(p.space_points()),
+              static_cast<long long>(p.valid_points()));
   std::printf("trials      %d of %d: %s\n", p.finished(), p.planned(), Outcomes(p).c_str());
   if (p.best_us() > 0) {
-    std::printf("best        %s%s  %s %s\n", TimeText(p.best_us()).c_str(), sweep.evidence() < v1::MEASURED ? " (predicted, never ran)" : "",
-                p.best_template().c_str(), ConfigText(p.best_config()).c_str());
+    std::printf("best        %s%s  %s %s\n", TimeText(p.best_us()).c_str(),
+                sweep.evidence() < v1::MEASURED ? " (predicted, never ran)" : "", p.best_template().c_str(),
+                ConfigText(p.best_config()).c_str());
   }
   for (const auto& baseline : sweep.baseline()) PrintBaseline(sweep, baseline);
   std::printf("bounds      floor %s, attainable %s, limited by %s\n", TimeText(sweep.bounds().floor_us()).c_str(),
@@ -104,7 +107,8 @@ void PrintSweep(const v1::Sweep& sweep) {
 // Ctrl-C: the sweep does not need us, unless the daemon is ours.
 absl::Status Detached(const Context& context, const std::string& name) {
   if (!context.local) {
-    std::fprintf(stderr, "rooftune: %s goes on; `rooftune sweep watch %s` looks again, `rooftune sweep cancel %s` ends it\n",
+    std::fprintf(stderr,
+                 "rooftune: %s goes on; `rooftune sweep watch %s` looks again, `rooftune sweep cancel %s` ends it\n",
                  name.c_str(), name.c_str(), name.c_str());
   } else if (!context.data_dir.empty()) {
     std::fprintf(stderr, "rooftune: stopped; `rooftune --local --data-dir %s sweep resume %s` continues\n",
@@ -139,8 +143,9 @@ absl::Status Follow(Context& context, const std::string& given) {
     return Error(absl::StatusCode::kFailedPrecondition, "SWEEP_FAILED", last->message());
   }
   if (last->state() == v1::CANCELLED) {
-    return Error(absl::StatusCode::kAborted, "SWEEP_CANCELLED",
-                 absl::StrCat(name, " was cancelled; what it measured is kept. `rooftune sweep resume ", name, "` continues"));
+    return Error(
+        absl::StatusCode::kAborted, "SWEEP_CANCELLED",
+        absl::StrCat(name, " was cancelled; what it measured is kept. `rooftune sweep resume ", name, "` continues"));
   }
   return absl::OkStatus();
 }
@@ -179,7 +184,8 @@ absl::Status Tune(Context& context, const TuneOptions& options) {
     const auto& p = planned.progress();
     std::printf("%s: %lld points, %lld valid\n", planned.spec().op().c_str(), static_cast<long long>(p.space_points()),
                 static_cast<long long>(p.valid_points()));
-    for (const auto& [reason, count] : p.pruned()) std::printf("  %lld pruned: %s\n", static_cast<long long>(count), reason.c_str());
+    for (const auto& [reason, count] : p.pruned())
+      std::printf("  %lld pruned: %s\n", static_cast<long long>(count), reason.c_str());
     return absl::OkStatus();
   }
   if (options.detach) {
@@ -202,8 +208,10 @@ absl::Status SweepList(Context& context, const ListOptions& options) {
   std::vector<std::vector<std::string>> rows = {{"SWEEP", "STATE", "TRIALS", "BEST", "EVIDENCE", "DEVICE", "OPERATOR"}};
   for (const auto& sweep : response.sweep()) {
     rows.push_back({sweep.name(), v1::SweepState_Name(sweep.state()),
-                    absl::StrCat(sweep.progress().finished(), "/", sweep.progress().planned()), TimeText(sweep.progress().best_us()),
-                    sweep.evidence() == 0 ? "-" : v1::EvidenceLevel_Name(sweep.evidence()), sweep.spec().device(), sweep.spec().op()});
+                    absl::StrCat(sweep.progress().finished(), "/", sweep.progress().planned()),
+                    TimeText(sweep.progress().best_us()),
+                    sweep.evidence() == 0 ? "-" : v1::EvidenceLevel_Name(sweep.evidence()), sweep.spec().device(),
+                    sweep.spec().op()});
   }
   PrintTable(rows);
   if (!response.next_page_token().empty()) std::fprintf(stderr, "rooftune: there are more; raise --limit\n");
@@ -227,7 +235,8 @@ absl::Status SweepCancel(Context& context, const std::string& name) {
   if (context.json) {
     PrintJson(sweep);
   } else {
-    std::printf("%s %s: %d trials kept\n", sweep.name().c_str(), v1::SweepState_Name(sweep.state()).c_str(), sweep.progress().finished());
+    std::printf("%s %s: %d trials kept\n", sweep.name().c_str(), v1::SweepState_Name(sweep.state()).c_str(),
+                sweep.progress().finished());
   }
   return absl::OkStatus();
 }

@@ -26,7 +26,9 @@ class CliTest : public ::testing::Test {
     for (const auto word : absl::StrSplit(line, ' ', absl::SkipEmpty())) args.emplace_back(word);
     return args;
   }
-  std::map<std::string, std::string> Environment() const { return {{"ROOFTUNE_ADDRESS", fake_.address()}, {"NO_COLOR", "1"}}; }
+  std::map<std::string, std::string> Environment() const {
+    return {{"ROOFTUNE_ADDRESS", fake_.address()}, {"NO_COLOR", "1"}};
+  }
   // `line` is split at spaces.
   ProcessResult Run(const std::string& line) const { return Process(Command(line), Environment()).Wait(); }
 

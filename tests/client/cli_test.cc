@@ -172,7 +172,8 @@ TEST_F(CliTest, ExportAndImport) {
 }
 
 TEST_F(CliTest, FullDiskIsAnError) {
-  for (const char* line : {"export -o -", "export -o /dev/full", "best gemm m=64", "sweep list --json", "devices list"}) {
+  for (const char* line :
+       {"export -o -", "export -o /dev/full", "best gemm m=64", "sweep list --json", "devices list"}) {
     const ProcessResult result = Process(Command(line), Environment(), "/dev/full").Wait();
     EXPECT_EQ(result.code, 1) << line;
     EXPECT_THAT(result.err, HasSubstr("No space left on device")) << line;
@@ -195,7 +196,8 @@ TEST_F(CliTest, ServerErrorsBecomeExitCodesAndAdvice) {
 }
 
 TEST_F(CliTest, NoDaemon) {
-  const ProcessResult result = Process(Command("best gemm m=64"), {{"ROOFTUNE_ADDRESS", "unix:/nonexistent/socket"}}).Wait();
+  const ProcessResult result =
+      Process(Command("best gemm m=64"), {{"ROOFTUNE_ADDRESS", "unix:/nonexistent/socket"}}).Wait();
   EXPECT_EQ(result.code, 5);
   EXPECT_THAT(result.err, HasSubstr("no rooftuned answers at unix:/nonexistent/socket"));
   EXPECT_THAT(result.err, HasSubstr("[NO_DAEMON]"));
@@ -245,7 +247,8 @@ TEST_F(CliTest, UsageErrors) {
 }
 
 TEST_F(CliTest, HelpAndVersion) {
-  for (const char* line : {"--help", "tune --help", "sweep list --help", "--version"}) EXPECT_EQ(Run(line).code, 0) << line;
+  for (const char* line : {"--help", "tune --help", "sweep list --help", "--version"})
+    EXPECT_EQ(Run(line).code, 0) << line;
   EXPECT_THAT(Run("--help").out, HasSubstr("Exit codes: 0 ok"));
   EXPECT_THAT(Run("--version").out, StartsWith("rooftune 0."));
 }
@@ -259,7 +262,8 @@ TEST_F(CliTest, DoctorListsWhatIsWrong) {
   EXPECT_THAT(result.out, HasSubstr("NO    template     mine: /t/mine/template.txtpb:3:1"));
   google::protobuf::Struct report;
   EXPECT_TRUE(google::protobuf::util::JsonStringToMessage(Run("doctor --json").out, &report).ok());
-  EXPECT_EQ(report.fields().at("finding").list_value().values(0).struct_value().fields().at("what").string_value(), "daemon");
+  EXPECT_EQ(report.fields().at("finding").list_value().values(0).struct_value().fields().at("what").string_value(),
+            "daemon");
   EXPECT_EQ(Run("--address unix:/nonexistent/s doctor").code, 5);
 }
 

@@ -1,6 +1,7 @@
 #include "client/client.h"
 
 #include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -38,7 +39,7 @@ TEST_F(ClientTest, ConfigurationsComeAsTheyWereSent) {
   request.set_miss_policy(v1::ESTIMATE);
   const auto best = client_->GetBestConfig(request, absl::Seconds(5));
   ASSERT_TRUE(best.ok()) << best.status();
-  EXPECT_EQ(best->SerializeAsString(), fake_.canned.best.SerializeAsString());
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(*best, fake_.canned.best));
   EXPECT_EQ(fake_.Request("GetBestConfig"), request.ShortDebugString());
 
   *fake_.canned.batch.add_item()->mutable_response() = fake_.canned.best;
@@ -81,7 +82,8 @@ TEST_F(ClientTest, DamagedKernelIsRefused) {
 }
 
 TEST_F(ClientTest, ErrorsCarryReasonAndFacts) {
-  fake_.canned.error = Error(absl::StatusCode::kNotFound, "NOT_TUNED", "not tuned yet", {{"command", "rooftune tune x"}});
+  fake_.canned.error =
+      Error(absl::StatusCode::kNotFound, "NOT_TUNED", "not tuned yet", {{"command", "rooftune tune x"}});
   const auto best = client_->GetBestConfig(v1::GetBestConfigRequest(), absl::Seconds(5));
   EXPECT_EQ(best.status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(best.status().message(), "not tuned yet");
@@ -153,7 +155,8 @@ TEST_F(ClientTest, WatchSeesEveryChangeAndReturnsTheEnd) {
 TEST_F(ClientTest, WatchCanBeLeftWhileTheDaemonIsSilent) {
   fake_.canned.watch.pop_back();
   fake_.canned.watch_hangs = true;
-  const auto end = client_->WatchSweep("sweeps/s1", [&](const v1::Sweep&) { return !fake_.watching.HasBeenNotified(); });
+  const auto end =
+      client_->WatchSweep("sweeps/s1", [&](const v1::Sweep&) { return !fake_.watching.HasBeenNotified(); });
   EXPECT_EQ(end.status().code(), absl::StatusCode::kCancelled);
   // The daemon sees it, too, so that nothing is left behind there.
   EXPECT_TRUE(fake_.gone.WaitForNotificationWithTimeout(absl::Seconds(10)));

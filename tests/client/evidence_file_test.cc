@@ -52,7 +52,8 @@ class EvidenceFileTest : public ::testing::Test {
     return std::string(lines.status().message()).substr(Path("refused").size());
   }
   int FilesInDir() const {
-    return static_cast<int>(std::distance(std::filesystem::directory_iterator(dir_), std::filesystem::directory_iterator()));
+    return static_cast<int>(
+        std::distance(std::filesystem::directory_iterator(dir_), std::filesystem::directory_iterator()));
   }
 
   std::string dir_;
@@ -106,9 +107,7 @@ TEST_F(EvidenceFileTest, RefusesWithTheLineNumber) {
   EXPECT_THAT(Refusal(std::string("\0\0\0", 3)), HasSubstr(":1:"));
 }
 
-TEST_F(EvidenceFileTest, LastNewlineMayBeMissing) {
-  EXPECT_EQ(Refusal(R"({"run": {"schema": 1}})"), "accepted");
-}
+TEST_F(EvidenceFileTest, LastNewlineMayBeMissing) { EXPECT_EQ(Refusal(R"({"run": {"schema": 1}})"), "accepted"); }
 
 TEST_F(EvidenceFileTest, LongLinesAreRefusedNotSwallowed) {
   const auto line = [](size_t bytes) {

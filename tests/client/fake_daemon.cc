@@ -17,8 +17,8 @@
 namespace rooftune {
 namespace {
 
-using grpc::ServerContext;
 using google::longrunning::Operation;
+using grpc::ServerContext;
 
 grpc::Status ErrorOf(const Canned& canned) {
   const auto code = static_cast<grpc::StatusCode>(canned.error.code());
@@ -36,16 +36,17 @@ grpc::Status ErrorOf(const Canned& canned) {
 }
 
 template <typename Request, typename Response>
-grpc::Status Answer(FakeDaemon& fake, const char* method, const Request* request, const Response& canned, Response* response) {
+grpc::Status Answer(FakeDaemon& fake, const char* method, const Request* request, const Response& canned,
+                    Response* response) {
   fake.Note(method, *request);
   *response = canned;
   return ErrorOf(fake.canned);
 }
 
 // One unary method.
-#define RT_UNARY(method, RequestType, ResponseType, canned_field)                                     \
+#define RT_UNARY(method, RequestType, ResponseType, canned_field)                                    \
   grpc::Status method(ServerContext*, const RequestType* request, ResponseType* response) override { \
-    return Answer(fake, #method, request, fake.canned.canned_field, response);                        \
+    return Answer(fake, #method, request, fake.canned.canned_field, response);                       \
   }
 
 struct ConfigFake : v1::ConfigService::Service {
@@ -150,8 +151,8 @@ struct FakeDaemon::Services {
       : config(fake), estimate(fake), sweep(fake), record(fake), device(fake), templates(fake), operations(fake) {
     grpc::ServerBuilder builder;
     builder.AddListeningPort(fake.address(), grpc::InsecureServerCredentials());
-    for (grpc::Service* service : std::initializer_list<grpc::Service*>{&config, &estimate, &sweep, &record, &device,
-                                                                        &templates, &operations}) {
+    for (grpc::Service* service :
+         std::initializer_list<grpc::Service*>{&config, &estimate, &sweep, &record, &device, &templates, &operations}) {
       builder.RegisterService(service);
     }
     server = builder.BuildAndStart();
@@ -166,10 +167,11 @@ struct FakeDaemon::Services {
   std::unique_ptr<grpc::Server> server;
 };
 
-FakeDaemon::FakeDaemon() {
+FakeDaemon::FakeDaemon(const std::string& address) : address_(address) {
   std::string dir = (std::filesystem::temp_directory_path() / "rooftune-test-XXXXXX").string();
   if (mkdtemp(dir.data()) == nullptr) std::abort();
   dir_ = dir;
+  if (address_.empty()) address_ = absl::StrCat("unix:", dir_, "/socket");
   services_ = std::make_unique<Services>(*this);
   if (services_->server == nullptr) std::abort();
 }
@@ -180,8 +182,6 @@ FakeDaemon::~FakeDaemon() {
   std::error_code ignored;
   std::filesystem::remove_all(dir_, ignored);
 }
-
-std::string FakeDaemon::address() const { return absl::StrCat("unix:", dir_, "/socket"); }
 
 void FakeDaemon::Note(const std::string& method, const google::protobuf::Message& request) {
   const absl::MutexLock lock(&mutex_);

@@ -45,10 +45,11 @@ struct Canned {
 
 class FakeDaemon {
  public:
-  FakeDaemon();
+  // Listens on `address`, or on a socket in its own folder.
+  explicit FakeDaemon(const std::string& address = "");
   ~FakeDaemon();
 
-  std::string address() const;
+  const std::string& address() const { return address_; }
   const std::string& dir() const { return dir_; }
 
   Canned canned;
@@ -66,6 +67,7 @@ class FakeDaemon {
   struct Services;
 
   std::string dir_;
+  std::string address_;
   mutable absl::Mutex mutex_;
   std::map<std::string, std::vector<std::string>> requests_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Services> services_;

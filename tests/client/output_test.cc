@@ -56,7 +56,8 @@ TEST(EnumValueTest, AnyCaseAndAnAnswerForMisspellings) {
   EXPECT_EQ(*EnumValue(v1::EvidenceLevel_descriptor(), "", "--min-evidence"), 0);
   const auto wrong = EnumValue(v1::EvidenceLevel_descriptor(), "verifed", "--min-evidence");
   EXPECT_EQ(ErrorReason(wrong.status()), "BAD_VALUE");
-  EXPECT_THAT(std::string(wrong.status().message()), HasSubstr("--min-evidence verifed: use one of estimated, compiled"));
+  EXPECT_THAT(std::string(wrong.status().message()),
+              HasSubstr("--min-evidence verifed: use one of estimated, compiled"));
   EXPECT_THAT(std::string(wrong.status().message()), Not(HasSubstr("unspecified")));
   // The zero value is no choice.
   EXPECT_FALSE(EnumValue(v1::L2State_descriptor(), "l2_state_unspecified", "--l2").ok());

@@ -15,7 +15,8 @@ extern char** environ;
 
 namespace rooftune {
 
-Process::Process(std::vector<std::string> args, const std::map<std::string, std::string>& environment, const std::string& out) {
+Process::Process(std::vector<std::string> args, const std::map<std::string, std::string>& environment,
+                 const std::string& out) {
   dir_ = (std::filesystem::temp_directory_path() / "rooftune-process-XXXXXX").string();
   if (mkdtemp(dir_.data()) == nullptr) std::abort();
   std::vector<std::string> variables;

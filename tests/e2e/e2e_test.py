@@ -22,6 +22,7 @@ class ModelledDevice(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.daemon = Daemon("--device", "model:h200-sxm")
+        cls.daemon.cli("tune", "softmax", "rows=64", "cols=64", "dtype=bf16", "--max-trials", "1")
 
     @classmethod
     def tearDownClass(cls):
@@ -72,7 +73,7 @@ class ModelledDevice(unittest.TestCase):
             (["--device", "cuda:7", "best", *GEMM], 3, "cuda:7"),
             (["tune", *GEMM, "--template", "nonsense"], 2, "nonsense"),
             (["sweep", "show", "sweeps/none"], 3, "sweeps/none"),
-            (["fetch", *GEMM, "--min-evidence", "measured"], 6, ""),
+            (["fetch", "softmax", "rows=64", "cols=64", "dtype=bf16", "--min-evidence", "measured"], 6, ""),
             (["devices", "calibrate"], 6, "GPU"),
         ]
         for args, code, text in cases:
@@ -168,7 +169,8 @@ class FakeDevice(unittest.TestCase):
                      (["--template-dir", f"{tmp}/none"], "none"), (["--device", "model:h200-sxm", "--data-dir", f"{tmp}/bad"], "database")]
             for flags, text in cases:
                 with self.subTest(flags=flags):
-                    done = subprocess.run([BIN / "rooftuned", "--listen", f"unix:{tmp}/s", "--data-dir", f"{tmp}/d", *flags],
+                    data = [] if "--data-dir" in flags else ["--data-dir", f"{tmp}/d"]
+                    done = subprocess.run([BIN / "rooftuned", "--listen", f"unix:{tmp}/s", *data, *flags],
                                           capture_output=True, text=True, timeout=30)
                     self.assertNotEqual(done.returncode, 0)
                     self.assertIn(text, done.stderr)

@@ -5,6 +5,7 @@
 #include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "rooftune/v1/service.grpc.pb.h"
 #include "tests/server/test_daemon.h"
+
+extern char** environ;
 
 namespace rooftune {
 namespace {
@@ -40,16 +43,14 @@ class Process {
     int ready[2], errors[2];
     EXPECT_EQ(pipe2(ready, O_CLOEXEC), 0);
     EXPECT_EQ(pipe2(errors, O_CLOEXEC), 0);
-    // The child makes system calls only: gRPC's threads are not in it.
-    pid_ = fork();
-    if (pid_ == 0) {
-      dup2(ready[1], 9);
-      dup2(errors[1], STDERR_FILENO);
-      const int null = open("/dev/null", O_WRONLY);
-      dup2(null, STDOUT_FILENO);
-      execv(argv[0], argv.data());
-      _exit(127);
-    }
+    // Not fork(): gRPC's fork handlers may wait for threads of an earlier test's channel.
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ready[1], 9);
+    posix_spawn_file_actions_adddup2(&actions, errors[1], STDERR_FILENO);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
     close(ready[1]);
     close(errors[1]);
     ready_ = ready[0];

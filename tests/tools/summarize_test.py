@@ -122,7 +122,7 @@ class SummarizeTest(unittest.TestCase):
         self.assertEqual(self.run_tool("--table", str(page))[0], 0)
         text = page.read_text(encoding="utf-8")
         self.assertTrue(text.startswith("before\n<!-- evidence:smoke -->\n| operator |") and text.endswith("\nafter\n"))
-        self.assertIn("| `gemm m=1024 n=1024 k=1024 dtype=bf16` | gemm_mma | 6.5 |", text)
+        self.assertIn("| `gemm` | 1024 × 1024 × 1024 bf16 | gemm_mma | 6.5 |", text)
         self.assertNotIn("stale row", text)
         self.assertEqual(self.run_tool("--check-tables", str(page))[0], 0)
         page.write_text(text.replace("| 6.5 |", "| 0.5 |"), encoding="utf-8")

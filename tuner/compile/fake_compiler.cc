@@ -71,6 +71,7 @@ absl::StatusOr<worker::v1::CompileResult> FakeCompiler::Compile(const worker::v1
   result.set_cubin(absl::StrCat("FAKE ", request.arch(), "\n", request.source().name(), "\n",
                                 absl::StrJoin(request.define(), "\n"), "\n", Sha256Hex(request.source().text())));
   result.set_digest(Sha256Hex(result.cubin()));
+  result.set_parameters_unknown(true);
   for (const std::string& symbol : request.symbol()) {
     auto& kernel = *result.add_kernel();
     kernel.set_symbol(symbol);

@@ -107,7 +107,7 @@ absl::Status Factory::AddCudaByOrdinal(const std::string& ordinal) {
     if (info.ordinal() == wanted) return AddCuda(info);
   }
   return Error(absl::StatusCode::kNotFound, "UNKNOWN_DEVICE",
-               absl::StrCat("there is no GPU ", wanted, " here (", probe->device_size(), " found",
+               absl::StrCat("there is no cuda:", wanted, " here (", probe->device_size(), " GPUs found",
                             probe->message().empty() ? "" : ": ", probe->message(),
                             "); `rooftune doctor` shows what is missing, --device model:", kDefaultModel, " needs none"));
 }

@@ -102,12 +102,15 @@ absl::Status SweepRun::Publish(std::vector<v1::TuningRecord> records) {
     sweep_.set_message(absl::StrCat("not published: ", std::string(generation.status().message())));
     return absl::OkStatus();
   }
-  RT_RETURN_IF_ERROR(generation.status());
+  // Names derive from sweep and trial: they exist if an earlier start published and died before it could say so.
+  const bool published_before = absl::IsAlreadyExists(generation.status());
+  if (!published_before) RT_RETURN_IF_ERROR(generation.status());
+  sweep_.clear_record();
   for (v1::TuningRecord& record : records) {
-    record.set_from_generation(*generation);
+    if (!published_before) record.set_from_generation(*generation);
     sweep_.add_record(record.name());
   }
-  if (context_.on_publish) context_.on_publish(records, *generation);
+  if (!published_before && context_.on_publish) context_.on_publish(records, *generation);
   return absl::OkStatus();
 }
 

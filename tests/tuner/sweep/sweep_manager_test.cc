@@ -57,7 +57,9 @@ TEST_F(SweepTest, C1_FastAndWrongNeverWins) {
   ASSERT_EQ(sweep.state(), v1::DONE) << sweep.message();
   EXPECT_EQ(sweep.progress().best_config().at("vec"), 2);
   for (const v1::Trial& trial : Trials(sweep.name())) {
-    if (trial.config().at("vec") != 2) EXPECT_LT(trial.evidence(), v1::VERIFIED);
+    if (trial.config().at("vec") != 2) {
+      EXPECT_LT(trial.evidence(), v1::VERIFIED);
+    }
   }
 }
 

@@ -327,6 +327,7 @@ TEST_F(RunSessionTest, RacesTakeTurns) {
   for (const char* symbol : {"right", "wrong", "faster"})
     *request.add_entrant()->mutable_candidate() = Candidate(symbol);
   request.mutable_options()->set_burst_ms(0.001);
+  request.mutable_options()->set_min_samples(2);
   request.set_rounds(3);
   std::vector<int> order;
   const auto race = session_->Race(request, [&](int entrant) { order.push_back(entrant); });
