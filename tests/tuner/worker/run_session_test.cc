@@ -85,6 +85,7 @@ class RunSessionTest : public ::testing::Test {
       to->set_bytes(tensor.bytes);
       to->mutable_fill()->set_mean(tensor.fill_mean);
       to->mutable_fill()->set_stddev(tensor.fill_stddev);
+      to->mutable_fill()->set_range(tensor.fill_range);
     }
     request.set_support_cubin(FakeCuda::Cubin());
     request.set_reference_cubin(FakeCuda::Cubin());
