@@ -24,6 +24,8 @@ namespace rooftune {
 namespace {
 
 constexpr absl::Duration kSlowTimeout = absl::Minutes(3);
+// A sweep that is under way comes first.
+constexpr absl::Duration kDeviceTimeout = absl::Minutes(10);
 // How long a watcher may be deaf to its caller while the daemon has nothing to say.
 constexpr absl::Duration kWatchTick = absl::Milliseconds(200);
 // A page of 1000 trials with all their samples is far below, gRPC's own limit of 4 MiB is not.
@@ -118,6 +120,15 @@ class GrpcClient : public Client {
   }
   absl::StatusOr<v1::Sweep> WatchSweep(const std::string& name,
                                        const std::function<bool(const v1::Sweep&)>& more) override;
+  absl::StatusOr<v1::Trial> TryConfig(const v1::TryConfigRequest& request) override {
+    return Unary<v1::Trial>(*sweep_, &v1::SweepService::Stub::TryConfig, request, kDeviceTimeout);
+  }
+  absl::StatusOr<v1::RaceConfigsResponse> RaceConfigs(const v1::RaceConfigsRequest& request) override {
+    return Unary<v1::RaceConfigsResponse>(*sweep_, &v1::SweepService::Stub::RaceConfigs, request, kDeviceTimeout);
+  }
+  absl::StatusOr<v1::ReplayTrialResponse> ReplayTrial(const v1::ReplayTrialRequest& request) override {
+    return Unary<v1::ReplayTrialResponse>(*sweep_, &v1::SweepService::Stub::ReplayTrial, request, kDeviceTimeout);
+  }
   absl::StatusOr<v1::ListTrialsResponse> ListTrials(const v1::ListTrialsRequest& request) override {
     return Unary<v1::ListTrialsResponse>(*record_, &v1::RecordService::Stub::ListTrials, request);
   }

@@ -54,6 +54,11 @@ class Client {
   virtual absl::StatusOr<v1::Sweep> WatchSweep(const std::string& name,
                                                const std::function<bool(const v1::Sweep&)>& more) = 0;
 
+  // These wait for their turn on the device, ten minutes at most (DEADLINE_EXCEEDED).
+  virtual absl::StatusOr<v1::Trial> TryConfig(const v1::TryConfigRequest& request) = 0;
+  virtual absl::StatusOr<v1::RaceConfigsResponse> RaceConfigs(const v1::RaceConfigsRequest& request) = 0;
+  virtual absl::StatusOr<v1::ReplayTrialResponse> ReplayTrial(const v1::ReplayTrialRequest& request) = 0;
+
   virtual absl::StatusOr<v1::ListTrialsResponse> ListTrials(const v1::ListTrialsRequest& request) = 0;
   virtual absl::StatusOr<v1::ListRecordsResponse> ListRecords(const v1::ListRecordsRequest& request) = 0;
   virtual absl::StatusOr<v1::TuningRecord> GetRecord(const std::string& name) = 0;

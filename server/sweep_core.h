@@ -41,6 +41,12 @@ class SweepCore {
   void WaitOperation(const google::longrunning::WaitOperationRequest& request, const CallPtr& call,
                      Done<Operation> done);
 
+  // These plan on the calling thread (an executor's), then wait for the device without holding one.
+  void RaceConfigs(v1::RaceConfigsRequest request, const CallPtr& call, Done<v1::RaceConfigsResponse> done);
+  void TryConfig(const v1::TryConfigRequest& request, const CallPtr& call, Done<v1::Trial> done);
+  // NOT_FOUND (TRIAL_NOT_FOUND).
+  void ReplayTrial(const v1::ReplayTrialRequest& request, const CallPtr& call, Done<v1::ReplayTrialResponse> done);
+
   // Feeds `sink` the sweep now and on every change until it ends. Never blocks.
   std::shared_ptr<SweepFeed> Watch(const v1::WatchSweepRequest& request, const CallPtr& call,
                                    SweepFeed::Options options, SweepFeed::Sink sink);

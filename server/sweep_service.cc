@@ -52,6 +52,27 @@ grpc::ServerWriteReactor<v1::Sweep>* SweepServiceImpl::WatchSweep(Context*, cons
   return reactor;
 }
 
+grpc::ServerUnaryReactor* SweepServiceImpl::TryConfig(Context*, const v1::TryConfigRequest* request,
+                                                      v1::Trial* response) {
+  return AnswerLater<v1::TryConfigRequest, v1::Trial>(
+      core_.context.work, *request, response,
+      [this](const auto& r, const CallPtr& call, auto done) { core_.sweeps.TryConfig(r, call, std::move(done)); });
+}
+
+grpc::ServerUnaryReactor* SweepServiceImpl::RaceConfigs(Context*, const v1::RaceConfigsRequest* request,
+                                                        v1::RaceConfigsResponse* response) {
+  return AnswerLater<v1::RaceConfigsRequest, v1::RaceConfigsResponse>(
+      core_.context.work, *request, response,
+      [this](const auto& r, const CallPtr& call, auto done) { core_.sweeps.RaceConfigs(r, call, std::move(done)); });
+}
+
+grpc::ServerUnaryReactor* SweepServiceImpl::ReplayTrial(Context*, const v1::ReplayTrialRequest* request,
+                                                        v1::ReplayTrialResponse* response) {
+  return AnswerLater<v1::ReplayTrialRequest, v1::ReplayTrialResponse>(
+      core_.context.work, *request, response,
+      [this](const auto& r, const CallPtr& call, auto done) { core_.sweeps.ReplayTrial(r, call, std::move(done)); });
+}
+
 grpc::ServerUnaryReactor* OperationsServiceImpl::ListOperations(
     Context*, const google::longrunning::ListOperationsRequest* request,
     google::longrunning::ListOperationsResponse* response) {

@@ -24,6 +24,12 @@ class SweepServiceImpl : public v1::SweepService::CallbackService {
   grpc::ServerUnaryReactor* ResumeSweep(Context* context, const v1::ResumeSweepRequest* request,
                                         google::longrunning::Operation* response) override;
   grpc::ServerWriteReactor<v1::Sweep>* WatchSweep(Context* context, const v1::WatchSweepRequest* request) override;
+  grpc::ServerUnaryReactor* TryConfig(Context* context, const v1::TryConfigRequest* request,
+                                      v1::Trial* response) override;
+  grpc::ServerUnaryReactor* RaceConfigs(Context* context, const v1::RaceConfigsRequest* request,
+                                        v1::RaceConfigsResponse* response) override;
+  grpc::ServerUnaryReactor* ReplayTrial(Context* context, const v1::ReplayTrialRequest* request,
+                                        v1::ReplayTrialResponse* response) override;
 
  private:
   ServerCore& core_;

@@ -91,6 +91,19 @@ grpc::ServerUnaryReactor* AnswerOn(Executor& executor, const Request& request, R
   return reactor;
 }
 
+// As AnswerOn for work that answers later, from any thread; until then it holds no thread.
+template <typename Request, typename Response>
+grpc::ServerUnaryReactor* AnswerLater(Executor& executor, const Request& request, Response* response,
+                                      std::function<void(const Request&, const CallPtr&, Done<Response>)> work) {
+  auto [reactor, call] = UnaryCall<Response>::Start(response);
+  const absl::Status posted = executor.Post([call = call, request, work = std::move(work)] {
+    if (call->token()->cancelled()) return;
+    work(request, call->token(), [call](absl::StatusOr<Response> result) { call->Finish(std::move(result)); });
+  });
+  if (!posted.ok()) call->Finish(posted);
+  return reactor;
+}
+
 }  // namespace rooftune
 
 #endif  // ROOFTUNE_SERVER_UNARY_CALL_H_

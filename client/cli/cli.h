@@ -44,6 +44,7 @@ struct TuneOptions {
   std::vector<std::string> templates;
   std::string strategy = "model";
   int max_trials = 0;
+  int top_predicted = 0;
   double time_budget_s = 0;
   uint64_t seed = 0;
   std::string l2 = "cold";
@@ -76,6 +77,16 @@ struct ListOptions {
   int limit = 50;
 };
 
+struct TryOptions {
+  std::vector<std::string> words;
+  // "[TEMPLATE:]name=value,…"; one is tried, several are raced.
+  std::vector<std::string> configs;
+  std::string template_id;
+  std::string l2 = "cold";
+  std::string clock = "cool";
+  uint64_t seed = 0;
+};
+
 absl::Status Estimate(Context& context, const std::vector<std::string>& words, int top);
 absl::Status Best(Context& context, const QueryOptions& options);
 absl::Status Fetch(Context& context, const QueryOptions& options);
@@ -88,6 +99,9 @@ absl::Status SweepResume(Context& context, const std::string& name, bool detach)
 absl::Status RecordsList(Context& context, const ListOptions& options);
 absl::Status RecordsShow(Context& context, const std::string& name);
 absl::Status TrialsList(Context& context, const ListOptions& options);
+absl::Status Try(Context& context, const TryOptions& options);
+// FAILED_PRECONDITION (REPLAY_DIFFERS) if the new measurement does not agree.
+absl::Status TrialReplay(Context& context, const std::string& name);
 absl::Status Export(Context& context, const std::vector<std::string>& sweeps, const std::string& suite,
                     const std::string& out);
 absl::Status Import(Context& context, const std::string& file);

@@ -20,6 +20,7 @@ constexpr char kOpHelp[] = "operator, e.g. gemm m=1024 n=1024 k=1024 dtype=bf16"
 
 struct Arguments {
   TuneOptions tune;
+  TryOptions attempt;
   QueryOptions query;
   ListOptions list;
   std::vector<std::string> words, names, archs;
@@ -63,6 +64,7 @@ void AddSweeps(CLI::App& app, Arguments& a, Command& run) {
   auto* tune = app.add_subcommand("tune", "Search for the best configuration of an operator");
   tune->add_option("op", a.tune.words, kOpHelp);
   tune->add_option("--max-trials", a.tune.max_trials, "candidates to compile at most (64)");
+  tune->add_option("--top-predicted", a.tune.top_predicted, "only the best predicted, this many, whatever the strategy");
   tune->add_option("--time-budget", a.tune.time_budget_s, "seconds at most");
   tune->add_option("--strategy", a.tune.strategy, "model, random or exhaustive")->capture_default_str();
   tune->add_option("--template", a.tune.templates, "only this template (repeatable)")->allow_extra_args(false);
@@ -77,6 +79,16 @@ void AddSweeps(CLI::App& app, Arguments& a, Command& run) {
   tune->add_flag("--detach", a.tune.detach, "print the sweep's name and return");
   tune->add_flag("--dry-run", a.tune.dry_run, "only show the search space");
   tune->callback([&] { run = [&](Context& c) { return Tune(c, a.tune); }; });
+
+  auto* attempt = app.add_subcommand("try", "Compile, verify and time given configurations; nothing is stored");
+  attempt->add_option("op", a.attempt.words, kOpHelp);
+  attempt->add_option("--config", a.attempt.configs, "[TEMPLATE:]name=value,…; what is left out has its default (repeatable: raced)")
+      ->allow_extra_args(false);
+  attempt->add_option("--template", a.attempt.template_id, "template of configurations that name none");
+  attempt->add_option("--seed", a.attempt.seed, "seed of inputs");
+  attempt->add_option("--l2", a.attempt.l2, "cold or warm")->capture_default_str();
+  attempt->add_option("--clock", a.attempt.clock, "cool or sustained")->capture_default_str();
+  attempt->callback([&] { run = [&](Context& c) { return Try(c, a.attempt); }; });
 
   auto* sweep = app.add_subcommand("sweep", "Look after sweeps")->require_subcommand(1);
   auto* list = sweep->add_subcommand("list", "Sweeps, newest first");
@@ -114,6 +126,11 @@ void AddRecords(CLI::App& app, Arguments& a, Command& run) {
   trials->add_option("--outcome", a.list.outcome, "only this outcome, e.g. wrong_result");
   trials->add_option("--limit", a.list.limit, "rows")->check(CLI::Range(1, 1000))->capture_default_str();
   trials->callback([&] { run = [&](Context& c) { return TrialsList(c, a.list); }; });
+
+  auto* trial = app.add_subcommand("trial", "One candidate of a sweep")->require_subcommand(1);
+  auto* replay = trial->add_subcommand("replay", "Measure it again; exit code 6 if it does not agree");
+  replay->add_option("trial", a.name, "SWEEP/trials/INDEX, with or without sweeps/ before it")->required();
+  replay->callback([&] { run = [&](Context& c) { return TrialReplay(c, a.name); }; });
 
   auto* exporting = app.add_subcommand("export", "Write sweeps with all trials as an evidence file");
   exporting->add_option("sweeps", a.names, "names of sweeps (all that ended if left out)");

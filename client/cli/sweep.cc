@@ -166,6 +166,7 @@ absl::Status Tune(Context& context, const TuneOptions& options) {
   RT_ASSIGN_OR_RETURN(const int clock, EnumValue(v1::ClockState_descriptor(), options.clock, "--clock"));
   spec.set_clock(static_cast<v1::ClockState>(clock));
   spec.set_max_trials(options.max_trials);
+  spec.set_top_predicted(options.top_predicted);
   spec.set_time_budget_s(options.time_budget_s);
   spec.set_seed(options.seed);
   spec.set_compile_timeout_ms(options.compile_timeout_ms);

@@ -68,6 +68,12 @@ constexpr char kSweep[] = R"pb(
     name: "cublaslt_first"
     measurement { median_us: 152.0 }
   })pb";
+constexpr char kTried[] = R"pb(
+  op: "gemm m=64 n=64 k=64 dtype=bf16" device_key: "nvidia-h200/132sm/141gb/700w" template_id: "gemm_mma"
+  config { key: "stages" value: 3 } outcome: OK evidence: MEASURED
+  measurement { median_us: 168.4 ci_low_us: 168.0 ci_high_us: 169.0 sample_us: [168, 168.4, 169] l2: COLD clock: COOL
+                sm_clock_mhz: 1980 power_w: 412 temperature_c: 51 launches_per_sample: 12 }
+  verification { passed: true elements: 4096 max_error_ratio: 0.25 } resources { registers_per_thread: 128 })pb";
 constexpr char kEstimate[] = R"pb(
   op: "gemm m=64 n=64 k=64 dtype=bf16"
   device_key: "model/h200-sxm"
@@ -120,6 +126,13 @@ void FillCanned(Canned& canned) {
   canned.best.set_match(v1::EXACT);
   canned.best.set_generation(7);
   Parse(kEstimate, canned.estimate);
+  Parse(kTried, canned.tried);
+  *canned.raced.add_trial() = canned.tried;
+  canned.raced.mutable_bounds()->set_floor_us(100);
+  *canned.replayed.mutable_before() = canned.tried;
+  *canned.replayed.mutable_after() = canned.tried;
+  (*canned.replayed.mutable_difference())["driver"] = "580.95 → 590.1";
+  canned.replayed.set_agrees(true);
   canned.created.set_name("operations/s1");
   Parse(kSweep, canned.sweep);
   v1::Sweep running = canned.sweep;

@@ -17,7 +17,7 @@ using CliSweepTest = CliTest;
 
 TEST_F(CliSweepTest, TuneSendsItsOptions) {
   const ProcessResult result = Run(
-      "--device cuda:1 tune --template gemm_mma --template gemm_simt gemm m=64 n=64 k=64 dtype=bf16 --max-trials 16 "
+      "--device cuda:1 tune --template gemm_mma --template gemm_simt gemm m=64 n=64 k=64 dtype=bf16 --max-trials 16 --top-predicted 99 "
       "--time-budget 1.5 --strategy random --seed 9 --l2 warm --clock sustained --compile-timeout-ms 100 "
       "--run-timeout-ms 200 --max-spill-bytes -1 --no-baselines --request-id r --detach");
   EXPECT_EQ(result.code, 0) << result.err;
@@ -25,7 +25,7 @@ TEST_F(CliSweepTest, TuneSendsItsOptions) {
   EXPECT_EQ(fake_.Request("CreateSweep"),
             "spec { op: \"gemm m=64 n=64 k=64 dtype=bf16\" device: \"cuda:1\" template_id: \"gemm_mma\" template_id: "
             "\"gemm_simt\" strategy: RANDOM max_trials: 16 time_budget_s: 1.5 seed: 9 l2: WARM clock: SUSTAINED "
-            "compile_timeout_ms: 100 run_timeout_ms: 200 max_spill_bytes: -1 no_baselines: true } request_id: \"r\"");
+            "compile_timeout_ms: 100 run_timeout_ms: 200 max_spill_bytes: -1 no_baselines: true top_predicted: 99 } request_id: \"r\"");
   EXPECT_EQ(fake_.Calls("WatchSweep"), 0);
 }
 
@@ -103,6 +103,37 @@ TEST_F(CliSweepTest, CancelAndResume) {
   EXPECT_EQ(fake_.Calls("WatchSweep"), 0);
   EXPECT_EQ(Run("sweep resume s1").code, 0);
   EXPECT_EQ(fake_.Request("WatchSweep"), "name: \"sweeps/s1\"");
+}
+
+TEST_F(CliSweepTest, TryShowsOneAndRacesSeveral) {
+  ProcessResult result = Run("--device cuda:1 try gemm m=64 n=64 k=64 dtype=bf16 --config gemm_mma:stages=3,block_m=128 "
+                             "--clock sustained --l2 warm --seed 4");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(fake_.Request("RaceConfigs"),
+            "op: \"gemm m=64 n=64 k=64 dtype=bf16\" device: \"cuda:1\" entrant { template_id: \"gemm_mma\" config { key: "
+            "\"block_m\" value: 128 } config { key: \"stages\" value: 3 } } l2: WARM clock: SUSTAINED seed: 4");
+  EXPECT_THAT(result.out, HasSubstr("time        168.40 µs ±0.3 % (3 samples of 12, 0 thrown away)\n"));
+  EXPECT_THAT(result.out, HasSubstr("state       L2 COLD, clock COOL at 1980 MHz, 412 W, 51 °C\n"));
+  *fake_.canned.raced.add_trial() = fake_.canned.tried;
+  fake_.canned.raced.mutable_trial(1)->set_outcome(v1::WRONG_RESULT);
+  result = Run("try gemm m=64 --template gemm_mma --config stages=3 --config stages=4");
+  EXPECT_EQ(result.code, 6);
+  EXPECT_THAT(result.out, HasSubstr("WRONG_RESULT"));
+  EXPECT_EQ(Run("try gemm m=64 --config stages=many").code, 2);
+  EXPECT_EQ(Run("try").code, 2);
+}
+
+TEST_F(CliSweepTest, B11_ReplayTellsByItsExitCode) {
+  ProcessResult result = Run("trial replay s1/trials/3");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(fake_.Request("ReplayTrial"), "name: \"sweeps/s1/trials/3\"");
+  EXPECT_THAT(result.out, HasSubstr("differs     driver: 580.95 → 590.1\n"));
+  EXPECT_THAT(result.out, HasSubstr("agrees      yes\n"));
+  fake_.canned.replayed.set_agrees(false);
+  fake_.canned.replayed.mutable_after()->mutable_measurement()->set_median_us(200);
+  result = Run("trial replay sweeps/s1/trials/3");
+  EXPECT_EQ(result.code, 6);
+  EXPECT_THAT(result.err, HasSubstr("REPLAY_DIFFERS"));
 }
 
 TEST_F(CliSweepTest, LocalWithoutADaemonBesideItSaysSo) {

@@ -88,6 +88,9 @@ struct SweepFake : v1::SweepService::Service {
   RT_UNARY(ListSweeps, v1::ListSweepsRequest, v1::ListSweepsResponse, sweeps)
   RT_UNARY(CancelSweep, v1::CancelSweepRequest, v1::Sweep, sweep)
   RT_UNARY(ResumeSweep, v1::ResumeSweepRequest, Operation, created)
+  RT_UNARY(TryConfig, v1::TryConfigRequest, v1::Trial, tried)
+  RT_UNARY(RaceConfigs, v1::RaceConfigsRequest, v1::RaceConfigsResponse, raced)
+  RT_UNARY(ReplayTrial, v1::ReplayTrialRequest, v1::ReplayTrialResponse, replayed)
   grpc::Status WatchSweep(ServerContext* context, const v1::WatchSweepRequest* request,
                           grpc::ServerWriter<v1::Sweep>* writer) override {
     fake.Note("WatchSweep", *request);

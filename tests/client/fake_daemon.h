@@ -32,6 +32,9 @@ struct Canned {
   bool watch_hangs = false;
   v1::Sweep sweep;
   v1::ListSweepsResponse sweeps;
+  v1::Trial tried;
+  v1::RaceConfigsResponse raced;
+  v1::ReplayTrialResponse replayed;
   v1::ListTrialsResponse trials;
   v1::ListRecordsResponse records;
   std::vector<v1::ExportLine> lines;

@@ -57,7 +57,7 @@ class ConfigIndexTest : public testing::Test {
 
 constexpr char kOp[] = "softmax rows=1024 cols=1024 dtype=bf16";
 
-TEST_F(ConfigIndexTest, ServesTheLowestRankThatIsAcceptable) {
+TEST_F(ConfigIndexTest, C7_ServesTheLowestRankThatIsAcceptable) {
   auto first = Record(kOp, v1::COMPILED, 0);
   auto second = Record(kOp, v1::MEASURED, 1);
   first.mutable_plan()->set_deterministic(false);
@@ -81,7 +81,7 @@ TEST_F(ConfigIndexTest, AClaimOfDeterminismThatWasRefutedDoesNotCount) {
   EXPECT_EQ(NameOf(kOp, {v1::EVIDENCE_LEVEL_UNSPECIFIED, true, 0}), second.name());
 }
 
-TEST_F(ConfigIndexTest, SkipsARecordWhosePreconditionsDoNotHold) {
+TEST_F(ConfigIndexTest, C6_SkipsARecordWhosePreconditionsDoNotHold) {
   auto first = Record(kOp, v1::MEASURED, 0);
   auto* condition = first.mutable_plan()->add_precondition();
   condition->set_name("impossible");

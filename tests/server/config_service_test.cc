@@ -208,7 +208,7 @@ TEST_F(ConfigServiceTest, NeverANeighbourWhoseConfigurationIsForbiddenHere) {
   EXPECT_EQ(See(Get(request, &response)).reason, "NOT_TUNED");
 }
 
-TEST_F(ConfigServiceTest, WaitStartsOneSweepForAllAndAnswersWhenItPublished) {
+TEST_F(ConfigServiceTest, F7_WaitStartsOneSweepForAllAndAnswersWhenItPublished) {
   auto request = Ask();
   request.set_miss_policy(v1::WAIT);
   std::atomic<int> answered{0};
@@ -235,7 +235,7 @@ TEST_F(ConfigServiceTest, WaitStartsOneSweepForAllAndAnswersWhenItPublished) {
   EXPECT_EQ(daemon_.core->context.hub.watchers(), 0u);
 }
 
-TEST_F(ConfigServiceTest, WaitSharesAFailureAndALaterCallTriesAgain) {
+TEST_F(ConfigServiceTest, F7_WaitSharesAFailureAndALaterCallTriesAgain) {
   auto request = Ask();
   request.set_miss_policy(v1::WAIT);
   for (const char* name : {"sweeps/s1", "sweeps/s2"}) {

@@ -131,7 +131,7 @@ TEST_F(DaemonProcessTest, PortZeroIsReportedAsBound) {
   EXPECT_TRUE(Ping(tcp.substr(0, tcp.size() - 1)).ok());
 }
 
-TEST_F(DaemonProcessTest, ASecondOneNamesTheConflictAndTheFirstGoesOn) {
+TEST_F(DaemonProcessTest, F11_ASecondOneNamesTheConflictAndTheFirstGoesOn) {
   Process first(dir_);
   ASSERT_FALSE(first.AwaitReady().empty());
   const std::string other = absl::StrCat(dir_, "/other");

@@ -65,6 +65,29 @@ class FakeSweepManager : public SweepManager {
     calibration.set_graph_node_us(1.5);
     return calibration;
   }
+  // Every configuration takes SetRaceTime() microseconds.
+  void RaceConfigs(const v1::RaceConfigsRequest& request, std::function<bool()> abandoned,
+                   std::function<void(absl::StatusOr<v1::RaceConfigsResponse>)> done) override {
+    v1::RaceConfigsResponse response;
+    double time_us = 0;
+    {
+      absl::MutexLock lock(&mutex_);
+      last_race_ = request;
+      if (!start_error_.ok()) return done(start_error_);
+      time_us = race_us_;
+    }
+    if (abandoned()) return done(absl::CancelledError("nobody waits"));
+    for (const auto& entrant : request.entrant()) {
+      v1::Trial& trial = *response.add_trial();
+      trial.set_op(request.op());
+      trial.set_template_id(entrant.template_id());
+      *trial.mutable_config() = entrant.config();
+      trial.set_outcome(v1::OK);
+      trial.mutable_measurement()->set_median_us(time_us);
+      trial.mutable_environment()->set_driver("580.2");
+    }
+    done(response);
+  }
   void Shutdown() override {}
 
   // Moves a sweep on and tells everybody.
@@ -98,6 +121,14 @@ class FakeSweepManager : public SweepManager {
     absl::MutexLock lock(&mutex_);
     calibration_may_end_ = !hold;
   }
+  void SetRaceTime(double time_us) {
+    absl::MutexLock lock(&mutex_);
+    race_us_ = time_us;
+  }
+  v1::RaceConfigsRequest last_race() const {
+    absl::MutexLock lock(&mutex_);
+    return last_race_;
+  }
   int starts() const {
     absl::MutexLock lock(&mutex_);
     return starts_;
@@ -121,6 +152,8 @@ class FakeSweepManager : public SweepManager {
   absl::Status start_error_ ABSL_GUARDED_BY(mutex_);
   bool calibration_may_end_ ABSL_GUARDED_BY(mutex_) = true;
   int starts_ ABSL_GUARDED_BY(mutex_) = 0;
+  double race_us_ ABSL_GUARDED_BY(mutex_) = 20;
+  v1::RaceConfigsRequest last_race_ ABSL_GUARDED_BY(mutex_);
   int next_ ABSL_GUARDED_BY(mutex_) = 1;
   int64_t tick_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -198,6 +198,67 @@ TEST_F(SweepServiceTest, ACalibrationIsAnOperation) {
   EXPECT_EQ(See(Call(*devices_, &v1::DeviceService::Stub::CalibrateDevice, request, &started)).reason, "NOT_A_GPU");
 }
 
+TEST_F(SweepServiceTest, TriesAConfiguration) {
+  v1::TryConfigRequest request;
+  request.set_op("softmax dtype=bf16 cols=1024 rows=1024");
+  request.set_template_id("softmax");
+  (*request.mutable_config())["block"] = 256;
+  request.set_clock(v1::SUSTAINED);
+  v1::Trial trial;
+  ASSERT_TRUE(Call(*sweeps_, &v1::SweepService::Stub::TryConfig, request, &trial).ok());
+  EXPECT_EQ(trial.op(), kOp) << "the canonical operator";
+  EXPECT_EQ(trial.config().at("block"), 256);
+  EXPECT_EQ(trial.measurement().median_us(), 20);
+  EXPECT_EQ(daemon_.manager->last_race().device(), kGpuId) << "the first device";
+  EXPECT_EQ(daemon_.manager->last_race().clock(), v1::SUSTAINED);
+  EXPECT_EQ(daemon_.manager->starts(), 0) << "nothing is stored";
+  request.set_device("cuda:7");
+  EXPECT_EQ(See(Call(*sweeps_, &v1::SweepService::Stub::TryConfig, request, &trial)).reason, "UNKNOWN_DEVICE");
+}
+
+TEST_F(SweepServiceTest, RacesConfigurations) {
+  v1::RaceConfigsRequest request;
+  request.set_op(kOp);
+  for (const int block : {128, 256}) (*request.add_entrant()->mutable_config())["block"] = block;
+  v1::RaceConfigsResponse response;
+  ASSERT_TRUE(Call(*sweeps_, &v1::SweepService::Stub::RaceConfigs, request, &response).ok());
+  ASSERT_EQ(response.trial_size(), 2);
+  EXPECT_EQ(response.trial(1).config().at("block"), 256);
+}
+
+TEST_F(SweepServiceTest, B11_AReplayComparesAndNamesWhatDiffers) {
+  Create();
+  v1::Trial stored;
+  stored.set_name("sweeps/s1/trials/3");
+  stored.set_index(3);
+  stored.set_op(kOp);
+  stored.set_outcome(v1::OK);
+  stored.set_device_key(kGpuKey);
+  stored.set_evidence(v1::MEASURED);
+  (*stored.mutable_config())["block"] = 64;
+  stored.mutable_measurement()->set_median_us(20.1);
+  stored.mutable_environment()->set_driver("580.1");
+  ASSERT_TRUE(daemon_.store.PutTrial(stored).ok());
+  v1::ReplayTrialRequest request;
+  request.set_name(stored.name());
+  v1::ReplayTrialResponse response;
+  ASSERT_TRUE(Call(*sweeps_, &v1::SweepService::Stub::ReplayTrial, request, &response).ok());
+  EXPECT_TRUE(response.agrees());
+  EXPECT_EQ(response.before().name(), stored.name());
+  EXPECT_EQ(response.after().config().at("block"), 64);
+  EXPECT_EQ(response.difference().at("driver"), "580.1 → 580.2");
+  EXPECT_EQ(response.difference().count("nvrtc"), 0u);
+  EXPECT_EQ(response.difference().count("template_revision"), 0u);
+  daemon_.manager->SetRaceTime(40);
+  ASSERT_TRUE(Call(*sweeps_, &v1::SweepService::Stub::ReplayTrial, request, &response).ok());
+  EXPECT_FALSE(response.agrees());
+  EXPECT_NEAR(response.ratio(), 40 / 20.1, 1e-9);
+  request.set_name("sweeps/s1/trials/4");
+  EXPECT_EQ(See(Call(*sweeps_, &v1::SweepService::Stub::ReplayTrial, request, &response)).reason, "TRIAL_NOT_FOUND");
+  request.set_name("sweeps/s1");
+  EXPECT_EQ(See(Call(*sweeps_, &v1::SweepService::Stub::ReplayTrial, request, &response)).reason, "BAD_NAME");
+}
+
 class PacedWatchTest : public SweepServiceTest {
  protected:
   static TestDaemon::Options Paced() {
@@ -375,7 +436,7 @@ TEST(Health, FollowsDevicesAndDrain) {
   EXPECT_EQ(Health(channel, "rooftune.v1.ConfigService"), "NOT_SERVING");
 }
 
-TEST(Health, SweepServiceNeedsADevice) {
+TEST(Health, D2_SweepServiceNeedsADevice) {
   TestDaemon daemon;
   daemon.manager->SetDeviceState(v1::Device::UNAVAILABLE);
   EXPECT_FALSE(daemon.core->catalog.AnyDeviceUsable());

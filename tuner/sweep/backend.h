@@ -24,6 +24,8 @@ struct Backend {
   std::unique_ptr<Runner> runner;
   // Why it can't be used, if it can't.
   std::string unavailable;
+  // How others may use it at the same time, if they may.
+  std::string sharing;
 };
 
 }  // namespace rooftune

@@ -122,6 +122,8 @@ absl::Status Factory::AddCuda(const worker::v1::DeviceInfo& info) {
   backend.environment.set_nvrtc(nvrtc_);
   backend.environment.set_rooftune(options_.version);
   backend.compiler = set_.compiler;
+  backend.sharing = info.sharing();
+  if (!info.sharing().empty()) set_.notes.push_back(absl::StrCat(backend.id, ": ", info.sharing()));
   WorkerRunner::Options options;
   options.worker_path = options_.worker_path;
   options.device = info.ordinal();

@@ -9,10 +9,12 @@ CompilePool::CompilePool(int threads) {
 }
 
 CompilePool::~CompilePool() {
+  // What is dropped may answer somebody: not under the lock.
+  std::deque<std::function<void()>> dropped;
   {
     absl::MutexLock lock(&mutex_);
     closing_ = true;
-    tasks_.clear();
+    dropped.swap(tasks_);
   }
   for (std::thread& thread : threads_) thread.join();
 }

@@ -1,5 +1,8 @@
 #include "tuner/sweep/measure_policy.h"
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
 namespace rooftune {
 namespace {
 
@@ -10,6 +13,7 @@ constexpr double kScreenBurstMs = 3, kScreenRestMs = 20;
 constexpr double kRaceBurstMs = 5, kRaceRestMs = 50;
 constexpr double kMemoryRestMs = 1;
 constexpr double kAbandonFactor = 3;
+constexpr double kFlaggedBelow = 0.97;
 
 worker::v1::MeasureOptions Common(const v1::SweepSpec& spec, const v1::Bounds& bounds) {
   worker::v1::MeasureOptions options;
@@ -36,10 +40,25 @@ worker::v1::MeasureOptions ScreeningOptions(const v1::SweepSpec& spec, const v1:
 worker::v1::MeasureOptions RaceOptions(const v1::SweepSpec& spec, const v1::Bounds& bounds) {
   worker::v1::MeasureOptions options = Common(spec, bounds);
   options.set_min_samples(9);
-  options.set_max_samples(25);
+  // Twelve or so come from the rounds; the rest only for a kernel whose interval is still too wide.
+  options.set_max_samples(61);
   options.set_burst_ms(kRaceBurstMs);
   options.set_rest_ms(bounds.bound() == v1::COMPUTE ? kRaceRestMs : kMemoryRestMs);
   return options;
+}
+
+bool BeatsAttainable(const v1::Measurement& measurement, const v1::Bounds& bounds) {
+  return bounds.attainable_us() > 0 && measurement.l2() != v1::WARM && measurement.median_us() > 0 &&
+         measurement.median_us() < kFlaggedBelow * bounds.attainable_us();
+}
+
+void FlagBeatsAttainable(const v1::Bounds& bounds, v1::Trial& trial) {
+  if (trial.outcome() != v1::OK || !BeatsAttainable(trial.measurement(), bounds)) return;
+  trial.set_beats_attainable(true);
+  const double percent = 100 * (1 - trial.measurement().median_us() / bounds.attainable_us());
+  trial.set_message(absl::StrCat(trial.message(), trial.message().empty() ? "" : "; ",
+                                 absl::StrFormat("%.1f %% below the attainable %.2f us (%s)", percent,
+                                                 bounds.attainable_us(), bounds.attainable_source())));
 }
 
 std::string BaselineFor(bool is_gemm, const v1::Bounds& bounds) {

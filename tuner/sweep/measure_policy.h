@@ -14,6 +14,12 @@ worker::v1::MeasureOptions ScreeningOptions(const v1::SweepSpec& spec, const v1:
 // Options of the final interleaved race, whose figures are served.
 worker::v1::MeasureOptions RaceOptions(const v1::SweepSpec& spec, const v1::Bounds& bounds);
 
+// A time this far below what is attainable on the card is worth a second look: an old calibration, other clocks, or
+// a measurement that lies. False for warm measurements and unknown bounds.
+bool BeatsAttainable(const v1::Measurement& measurement, const v1::Bounds& bounds);
+// Sets the flag of a measured OK trial and says so in its message.
+void FlagBeatsAttainable(const v1::Bounds& bounds, v1::Trial& trial);
+
 // Name of the baseline a cost class is compared with; empty = none.
 std::string BaselineFor(bool is_gemm, const v1::Bounds& bounds);
 

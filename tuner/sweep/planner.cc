@@ -130,4 +130,16 @@ std::vector<int64_t> BestPredicted(const Plan& plan, int64_t top) {
   return order;
 }
 
+void KeepBestPredicted(int64_t top, Plan& plan) {
+  std::vector<bool> keep(plan.points.size());
+  for (const int64_t position : BestPredicted(plan, top)) keep[static_cast<size_t>(position)] = true;
+  std::vector<SearchPoint> kept;
+  for (size_t i = 0; i < plan.points.size(); ++i) {
+    if (keep[i] || plan.points[i].is_default) kept.push_back(plan.points[i]);
+  }
+  const auto dropped = static_cast<int64_t>(plan.points.size() - kept.size());
+  if (dropped > 0) plan.pruned[absl::StrCat("not among the ", top, " best predicted")] += dropped;
+  plan.points = std::move(kept);
+}
+
 }  // namespace rooftune

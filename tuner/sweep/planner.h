@@ -41,6 +41,9 @@ absl::StatusOr<Plan> MakePlan(const TemplateLibrary& library, absl::string_view 
 // Positions of the `top` points with the lowest predicted time, best first.
 std::vector<int64_t> BestPredicted(const Plan& plan, int64_t top);
 
+// Drops all points but those and the default configurations, counted as pruned ("not among the N best predicted").
+void KeepBestPredicted(int64_t top, Plan& plan);
+
 }  // namespace rooftune
 
 #endif  // ROOFTUNE_TUNER_SWEEP_PLANNER_H_

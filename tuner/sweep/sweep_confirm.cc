@@ -88,6 +88,7 @@ absl::StatusOr<v1::TuningRecord> SweepRun::RecordOf(const v1::Trial& trial, int 
   *record.mutable_resources() = trial.resources();
   *record.mutable_bounds() = plan_->bounds;
   *record.mutable_prediction() = trial.prediction();
+  record.set_beats_attainable(trial.beats_attainable());
   record.set_peak_bytes(peak_bytes_);
   record.set_sweep(sweep_.name());
   record.set_trial(trial.name());
@@ -249,10 +250,12 @@ absl::Status SweepRun::ConfirmMeasured() {
     return absl::OkStatus();
   }
   if (racers[winner].is_default) sweep_.set_message("the default configuration is the best found");
-  return PublishRace(racers, entries, winner);
+  return PublishRace(racers, entries, verdict);
 }
 
-absl::Status SweepRun::PublishRace(const std::vector<Racer>& racers, const std::vector<RaceEntry>& entries, size_t winner) {
+absl::Status SweepRun::PublishRace(const std::vector<Racer>& racers, const std::vector<RaceEntry>& entries,
+                                   const RaceVerdict& verdict) {
+  const auto winner = static_cast<size_t>(verdict.winner);
   double default_us = 0;
   std::vector<size_t> order;
   for (size_t i = 0; i < racers.size(); ++i) {
@@ -271,6 +274,13 @@ absl::Status SweepRun::PublishRace(const std::vector<Racer>& racers, const std::
   for (const size_t i : order) {
     RT_ASSIGN_OR_RETURN(v1::TuningRecord record, RecordOf(*racers[i].trial, static_cast<int>(records.size())));
     *record.mutable_measurement() = entries[i].measurement;
+    record.set_beats_attainable(BeatsAttainable(entries[i].measurement, plan_->bounds));
+    if (i == winner) {
+      for (const int tied : verdict.ties) {
+        const v1::Trial* trial = racers[static_cast<size_t>(tied)].trial;
+        if (trial != nullptr) record.add_tie(trial->name());
+      }
+    }
     if (entries[i].nondeterministic) record.mutable_verification()->set_nondeterministic(true);
     record.set_default_us(default_us);
     *record.mutable_baseline() = sweep_.baseline();

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "tuner/sweep/compile_pool.h"
+#include "tuner/sweep/config_race.h"
 #include "tuner/sweep/proto_time.h"
 #include "tuner/sweep/sweep_run.h"
 
@@ -35,11 +36,16 @@ absl::Status BadSpec(absl::string_view message) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_SPEC", message);
 }
 
+absl::Status ShuttingDown() {
+  return Error(absl::StatusCode::kUnavailable, "SHUTTING_DOWN", "the daemon is shutting down");
+}
+
 // Limits are refused, never silently changed.
 absl::Status CheckSpec(const v1::SweepSpec& spec) {
   if (spec.max_trials() < 0 || spec.max_trials() > kMaxTrialsLimit) {
     return BadSpec(absl::StrCat("max_trials must be between 0 (default) and ", kMaxTrialsLimit));
   }
+  if (spec.top_predicted() < 0) return BadSpec("top_predicted must not be negative");
   if (!(spec.time_budget_s() >= 0 && spec.time_budget_s() <= kMaxBudgetS)) {
     return BadSpec("time_budget_s must be between 0 (none) and one week");
   }
@@ -83,6 +89,8 @@ class SweepManagerImpl : public SweepManager {
   absl::StatusOr<v1::Sweep> Get(const std::string& name) override;
   std::vector<v1::Device> Devices() override;
   absl::StatusOr<Calibration> Calibrate(const std::string& device_id) override;
+  void RaceConfigs(const v1::RaceConfigsRequest& request, std::function<bool()> abandoned,
+                   std::function<void(absl::StatusOr<v1::RaceConfigsResponse>)> done) override;
   void Shutdown() override;
 
  private:
@@ -101,12 +109,26 @@ class SweepManagerImpl : public SweepManager {
     std::string lost;  // why the last sweep found the device gone
   };
 
+  // A race of given configurations on its way through compile threads and lane. Whatever drops it, its caller is
+  // answered.
+  struct Race {
+    std::unique_ptr<ConfigRace> race;
+    std::function<bool()> abandoned;
+    std::function<void(absl::StatusOr<v1::RaceConfigsResponse>)> done;
+    std::atomic<int> left{0};  // to compile
+    ~Race() { Answer(ShuttingDown()); }
+    void Answer(absl::StatusOr<v1::RaceConfigsResponse> result) {
+      if (const auto answer = std::exchange(done, nullptr)) answer(std::move(result));
+    }
+  };
+
   absl::StatusOr<Lane*> FindLane(const std::string& device);
   CompilePool& PoolOf(Compiler* compiler);
   void Enqueue(Lane& lane, const std::shared_ptr<Active>& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunLane(Lane& lane);
   void RunSweep(Lane& lane, const std::shared_ptr<Active>& active);
   absl::StatusOr<Calibration> CalibrateOnLane(Lane& lane);
+  void RaceOnLane(Lane& lane, const std::shared_ptr<Race>& race);
 
   const Deps deps_;
   const Options options_;
@@ -171,8 +193,9 @@ absl::StatusOr<v1::Sweep> SweepManagerImpl::Validate(const v1::SweepSpec& spec) 
   RT_ASSIGN_OR_RETURN(Lane* lane, FindLane(spec.device()));
   const auto calibration = deps_.store.GetCalibration(lane->backend.device_key);
   const std::vector<std::string> ids(spec.template_id().begin(), spec.template_id().end());
-  RT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(deps_.library, spec.op(), lane->backend.profile,
+  RT_ASSIGN_OR_RETURN(Plan plan, MakePlan(deps_.library, spec.op(), lane->backend.profile,
                                                 calibration.ok() ? &*calibration : nullptr, ids));
+  if (spec.top_predicted() > 0) KeepBestPredicted(spec.top_predicted(), plan);
   v1::Sweep sweep;
   *sweep.mutable_spec() = WithDefaults(spec);
   sweep.mutable_spec()->set_op(plan.op.text);
@@ -198,7 +221,7 @@ absl::StatusOr<v1::Sweep> SweepManagerImpl::Start(const v1::SweepSpec& spec, con
   *sweep.mutable_update_time() = sweep.create_time();
 
   absl::MutexLock lock(&mutex_);
-  if (stopping_) return Error(absl::StatusCode::kUnavailable, "SHUTTING_DOWN", "the daemon is shutting down");
+  if (stopping_) return ShuttingDown();
   if (!request_id.empty()) {
     const auto earlier = deps_.store.FindSweepByRequestId(request_id);
     if (earlier.ok()) {
@@ -330,7 +353,7 @@ std::vector<v1::Device> SweepManagerImpl::Devices() {
     absl::MutexLock lock(&mutex_);
     const std::string why = !backend.unavailable.empty() ? backend.unavailable : lane->lost;
     device.set_state(!why.empty() ? v1::Device::UNAVAILABLE : lane->busy ? v1::Device::BUSY : v1::Device::READY);
-    device.set_message(why);
+    device.set_message(why.empty() ? backend.sharing : why);
   }
   return devices;
 }
@@ -370,7 +393,7 @@ absl::StatusOr<Calibration> SweepManagerImpl::Calibrate(const std::string& devic
   auto shared = std::make_shared<Shared>();
   {
     absl::MutexLock lock(&mutex_);
-    if (stopping_) return Error(absl::StatusCode::kUnavailable, "SHUTTING_DOWN", "the daemon is shutting down");
+    if (stopping_) return ShuttingDown();
     lane->queue.push_back([this, lane, shared] {
       auto result = CalibrateOnLane(*lane);
       absl::MutexLock inner(&shared->mutex);
@@ -380,9 +403,49 @@ absl::StatusOr<Calibration> SweepManagerImpl::Calibrate(const std::string& devic
   const auto done = [&shared]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return shared->result.has_value(); };
   absl::MutexLock lock(&shared->mutex);
   while (!shared->mutex.AwaitWithTimeout(absl::Condition(&done), absl::Milliseconds(200))) {
-    if (stopping_) return Error(absl::StatusCode::kUnavailable, "SHUTTING_DOWN", "the daemon is shutting down");
+    if (stopping_) return ShuttingDown();
   }
   return *shared->result;
+}
+
+void SweepManagerImpl::RaceConfigs(const v1::RaceConfigsRequest& request, std::function<bool()> abandoned,
+                                   std::function<void(absl::StatusOr<v1::RaceConfigsResponse>)> done) {
+  auto race = std::make_shared<Race>();
+  race->abandoned = std::move(abandoned);
+  race->done = std::move(done);
+  const auto lane = FindLane(request.device());
+  if (!lane.ok()) return race->Answer(lane.status());
+  const auto calibration = deps_.store.GetCalibration((*lane)->backend.device_key);
+  auto planned = ConfigRace::Create({deps_.library, (*lane)->backend, deps_.clock}, request,
+                                    calibration.ok() ? &*calibration : nullptr);
+  if (!planned.ok()) return race->Answer(planned.status());
+  race->race = *std::move(planned);
+  race->left = race->race->size();
+  if (stopping_) return;
+  CompilePool& pool = PoolOf((*lane)->backend.compiler);
+  for (int i = 0; i < race->race->size(); ++i) {
+    pool.Submit([this, lane = *lane, race, i] {
+      if (!race->abandoned()) race->race->Compile(i);
+      if (--race->left == 0) RaceOnLane(*lane, race);
+    });
+  }
+}
+
+void SweepManagerImpl::RaceOnLane(Lane& lane, const std::shared_ptr<Race>& race) {
+  bool full = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    full = static_cast<int>(lane.queue.size()) >= options_.max_queued;
+    if (!full && !stopping_) {
+      lane.queue.push_back([race] {
+        race->Answer(race->abandoned() ? absl::CancelledError("nobody waits for it any more") : race->race->Run());
+      });
+    }
+  }
+  if (full) {
+    race->Answer(Error(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
+                       absl::StrCat("too much is waiting for ", lane.backend.id, "; try again later")));
+  }
 }
 
 void SweepManagerImpl::Shutdown() {
@@ -397,10 +460,13 @@ void SweepManagerImpl::Shutdown() {
   for (const auto& lane : lanes_) {
     if (lane->thread.joinable()) lane->thread.join();
   }
+  // Outside the lock: what is dropped may answer its caller.
+  std::vector<std::deque<std::function<void()>>> dropped;
   std::map<Compiler*, std::unique_ptr<CompilePool>> pools;
   {
     absl::MutexLock lock(&mutex_);
     pools.swap(pools_);
+    for (const auto& lane : lanes_) dropped.push_back(std::move(lane->queue));
   }
 }
 

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "kernels/template_library.h"
 #include "rooftune/v1/records.pb.h"
+#include "rooftune/v1/service.pb.h"
 #include "tuner/store/artifact_store.h"
 #include "tuner/store/store.h"
 #include "tuner/sweep/backend.h"
@@ -62,6 +63,12 @@ class SweepManager {
   virtual std::vector<v1::Device> Devices() = 0;
   // Blocks; waits its turn on the lane. FAILED_PRECONDITION (NOT_A_GPU) for modelled devices.
   virtual absl::StatusOr<device::v1::Calibration> Calibrate(const std::string& device_id) = 0;
+  // Compiles, verifies and times given configurations, interleaved, when the lane is free; nothing is stored. Plans
+  // on the calling thread and returns; `done` is called once, from any thread and not under a lock, with the errors of
+  // ConfigRace (tuner/sweep/config_race.h) or UNAVAILABLE (SHUTTING_DOWN). `abandoned` tells, from any thread, that
+  // nobody waits any more: what has not started is then dropped (CANCELLED).
+  virtual void RaceConfigs(const v1::RaceConfigsRequest& request, std::function<bool()> abandoned,
+                           std::function<void(absl::StatusOr<v1::RaceConfigsResponse>)> done) = 0;
 
   // Stops after the current candidates; sweeps stay resumable. Returns when all lanes are idle.
   virtual void Shutdown() = 0;

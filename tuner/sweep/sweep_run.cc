@@ -9,8 +9,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "costmodel/occupancy.h"
+#include "tuner/sweep/describe_trial.h"
 #include "tuner/sweep/measure_policy.h"
+#include "tuner/sweep/prepare_device.h"
 #include "tuner/sweep/proto_time.h"
 
 namespace rooftune {
@@ -18,8 +19,6 @@ namespace {
 
 constexpr int kDefaultMaxTrials = 64;
 constexpr int kDefaultCompileTimeoutMs = 30'000;
-constexpr int kDefaultRunTimeoutMs = 20'000;
-constexpr int kPrepareTimeoutMs = 120'000;
 constexpr size_t kMessageLimit = 4096;
 constexpr absl::Duration kSaveInterval = absl::Milliseconds(100);
 // How often a waiting lane looks whether it should stop.
@@ -88,7 +87,7 @@ absl::Status SweepRun::Run() {
   RT_RETURN_IF_ERROR(MakeStrategyAndPlan());
   RT_RETURN_IF_ERROR(LoadFinished());
   RT_RETURN_IF_ERROR(SetState(v1::RUNNING));
-  if (HasGpu(context_.backend)) RT_RETURN_IF_ERROR(PrepareDevice());
+  if (HasGpu(context_.backend)) RT_RETURN_IF_ERROR(SetUpDevice());
   RT_RETURN_IF_ERROR(Search());
   if (Stop()) return absl::OkStatus();
   if (device_lost_) {
@@ -106,6 +105,7 @@ absl::Status SweepRun::MakeStrategyAndPlan() {
   const std::vector<std::string> ids(spec.template_id().begin(), spec.template_id().end());
   RT_ASSIGN_OR_RETURN(plan_, MakePlan(context_.library, spec.op(), context_.backend.profile,
                                       calibration_ ? &*calibration_ : nullptr, ids));
+  if (spec.top_predicted() > 0) KeepBestPredicted(spec.top_predicted(), *plan_);
   *sweep_.mutable_bounds() = plan_->bounds;
   auto& progress = *sweep_.mutable_progress();
   progress.Clear();
@@ -135,29 +135,12 @@ absl::Status SweepRun::LoadFinished() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> SweepRun::CompileHelper(const worker::v1::CompileRequest& request, const char* what) {
-  RT_ASSIGN_OR_RETURN(const auto compiled, context_.backend.compiler->Compile(request));
-  if (compiled.outcome() == v1::OK) return compiled.cubin();
-  return Error(absl::StatusCode::kFailedPrecondition, "HARNESS_COMPILE_FAILED",
-               absl::StrCat(what, " does not compile for ", request.arch(), ": ", Shorten(compiled.log())));
-}
-
-absl::Status SweepRun::PrepareDevice() {
-  RT_ASSIGN_OR_RETURN(auto request, MakePrepare(context_.library, plan_->op, context_.backend.profile, sweep_.spec().seed()));
-  RT_ASSIGN_OR_RETURN(const auto reference, context_.library.ReferenceOf(plan_->op, context_.backend.profile));
-  RT_ASSIGN_OR_RETURN(*request.mutable_support_cubin(), CompileHelper(SupportKernels(context_.backend.profile), "the harness"));
-  RT_ASSIGN_OR_RETURN(*request.mutable_reference_cubin(), CompileHelper(reference.compile, "the reference kernel"));
-  request.set_l2(sweep_.spec().l2());
-  request.set_timeout_ms(kPrepareTimeoutMs);
+absl::Status SweepRun::SetUpDevice() {
   const absl::Time begin = context_.clock.Now();
-  RT_ASSIGN_OR_RETURN(const auto prepared, context_.backend.runner->Prepare(request));
+  const v1::SweepSpec& spec = sweep_.spec();
+  const absl::Status status = PrepareDevice(context_.library, context_.backend, plan_->op, spec.seed(), spec.l2());
   (*sweep_.mutable_progress()->mutable_spent_s())["prepare"] += absl::ToDoubleSeconds(context_.clock.Now() - begin);
-  if (prepared.outcome() == v1::OK) return absl::OkStatus();
-  const bool memory = prepared.outcome() == v1::OUT_OF_MEMORY;
-  return Error(memory ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kFailedPrecondition,
-               memory ? "OUT_OF_MEMORY" : "PREPARE_FAILED",
-               absl::StrCat("the problem could not be set up on the device (", v1::Outcome_Name(prepared.outcome()), "): ",
-                            prepared.message()));
+  return status;
 }
 
 absl::StatusOr<SweepRun::Candidate> SweepRun::NewCandidate(int64_t position) {
@@ -299,29 +282,11 @@ absl::Status SweepRun::Finish(Candidate candidate) {
 }
 
 absl::Status SweepRun::DescribeCompiled(Candidate& candidate) {
-  v1::Trial& trial = candidate.trial;
   const SearchPoint& point = plan_->points[static_cast<size_t>(candidate.position)];
-  const KernelTemplate& source = *plan_->templates[static_cast<size_t>(point.template_index)];
-  RT_ASSIGN_OR_RETURN(const MappedConfig mapped, source.Mapping(plan_->op, plan_->ConfigOf(point), context_.backend.profile));
-  trial.set_evidence(v1::COMPILED);
-  // The first launch is the main one; its dynamic shared memory is in the plan, not in the cubin.
-  const v1::Launch& launch = candidate.plan.launch(0);
-  v1::Resources& resources = *trial.mutable_resources();
-  for (const auto& kernel : candidate.compiled.kernel()) {
-    if (kernel.symbol() == launch.symbol()) resources = kernel.resources();
-  }
-  resources.set_dynamic_shared_bytes(static_cast<int32_t>(launch.dynamic_shared_bytes().value()));
-  resources.set_threads_per_block(static_cast<int32_t>(launch.block_x().value() * launch.block_y().value() *
-                                                       launch.block_z().value()));
-  resources.set_blocks_per_sm(ComputeOccupancy(resources.threads_per_block(), resources.registers_per_thread(),
-                                               resources.static_shared_bytes() + resources.dynamic_shared_bytes(),
-                                               context_.backend.profile).blocks_per_sm);
-  *trial.mutable_prediction() = PredictTime(plan_->work, mapped, resources, context_.backend.profile,
-                                            calibration_ ? &*calibration_ : nullptr);
-  const CompiledVerdict verdict = JudgeCompiled(resources, sweep_.spec().max_spill_bytes(), context_.backend.profile);
-  trial.set_outcome(verdict.outcome);
-  trial.set_message(verdict.message);
-  return absl::OkStatus();
+  return DescribeTrial({*plan_->templates[static_cast<size_t>(point.template_index)], plan_->op, plan_->work,
+                        plan_->ConfigOf(point), context_.backend.profile, calibration_ ? &*calibration_ : nullptr,
+                        candidate.compiled, candidate.plan, sweep_.spec().max_spill_bytes()},
+                       candidate.trial);
 }
 
 absl::Status SweepRun::RunOnDevice(Candidate& candidate) {
@@ -333,12 +298,14 @@ absl::Status SweepRun::RunOnDevice(Candidate& candidate) {
   request.set_verify(true);
   request.set_measure(true);
   *request.mutable_options() = ScreeningOptions(sweep_.spec(), plan_->bounds, sweep_.progress().best_us());
-  const int limit = sweep_.spec().run_timeout_ms();
-  request.set_timeout_ms(RunDeadlineMs(trial.prediction().time_us(), limit > 0 ? limit : kDefaultRunTimeoutMs));
+  request.set_timeout_ms(RunDeadlineMs(trial.prediction().time_us(), sweep_.spec().run_timeout_ms()));
   const absl::Time begin = context_.clock.Now();
   const auto ran = context_.backend.runner->Run(request);
   const double wall_s = absl::ToDoubleSeconds(context_.clock.Now() - begin);
-  (*sweep_.mutable_progress()->mutable_spent_s())["run"] += wall_s;
+  auto& spent = *sweep_.mutable_progress()->mutable_spent_s();
+  const double verify_s = ran.ok() ? std::min(wall_s, ran->verify_ms() / 1e3) : 0;
+  spent["verify"] += verify_s;
+  spent["measure"] += wall_s - verify_s;
   trial.set_run_ms(wall_s * 1e3);
   if (absl::IsCancelled(ran.status())) {
     trial.set_outcome(v1::NOT_RUN);
@@ -358,6 +325,7 @@ absl::Status SweepRun::RunOnDevice(Candidate& candidate) {
   if (ran->outcome() == v1::OK && ran->verification().passed()) {
     trial.set_evidence(ran->has_measurement() ? v1::MEASURED : v1::VERIFIED);
   }
+  FlagBeatsAttainable(plan_->bounds, trial);
   return absl::OkStatus();
 }
 

@@ -77,7 +77,7 @@ class SweepRun {
   absl::Status Run();
   absl::Status MakeStrategyAndPlan();
   absl::Status LoadFinished();
-  absl::Status PrepareDevice();
+  absl::Status SetUpDevice();
   absl::Status Search();
   absl::Status Confirm();
 
@@ -95,7 +95,6 @@ class SweepRun {
   absl::Status Commit(const v1::Trial& trial);
   void Count(const v1::Trial& trial);
 
-  absl::StatusOr<std::string> CompileHelper(const worker::v1::CompileRequest& request, const char* what);
   // The plan of a trial with its artifact attached; compiles again only after a restart.
   absl::StatusOr<v1::LaunchPlan> PlanOf(const v1::Trial& trial);
   absl::StatusOr<v1::TuningRecord> RecordOf(const v1::Trial& trial, int rank);
@@ -107,7 +106,7 @@ class SweepRun {
   // Finalists, the default configuration and the incumbent, each once.
   absl::StatusOr<std::vector<Racer>> CollectRacers(const std::optional<v1::TuningRecord>& incumbent);
   absl::StatusOr<worker::v1::RaceResult> RunRace(const std::vector<Racer>& racers);
-  absl::Status PublishRace(const std::vector<Racer>& racers, const std::vector<RaceEntry>& entries, size_t winner);
+  absl::Status PublishRace(const std::vector<Racer>& racers, const std::vector<RaceEntry>& entries, const RaceVerdict& verdict);
   absl::Status Publish(std::vector<v1::TuningRecord> records);
 
   bool Stop() const;

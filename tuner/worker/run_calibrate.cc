@@ -82,7 +82,7 @@ absl::Status Calibrator::Run(device::v1::Calibration* calibration) {
   calibration->set_wall_s(absl::ToDoubleSeconds(absl::Now() - start));
   const absl::Time now = absl::Now();
   calibration->mutable_time()->set_seconds(absl::ToUnixSeconds(now));
-  const auto nvml = Nvml::Load();
+  const auto nvml = Nvml::Open();
   if (nvml.ok()) calibration->mutable_environment()->set_driver((*nvml)->DriverVersion());
   return absl::OkStatus();
 }
@@ -268,7 +268,7 @@ worker::v1::CalibrateResult RunSession::Calibrate(const worker::v1::CalibrateReq
       notes = absl::StrCat("no rates of matrix products: ", loaded.status().message());
     }
   }
-  Calibrator calibrator({context_, **support, highest_clock_mhz_}, cublaslt_.get(), absl::Now() + kBudget);
+  Calibrator calibrator({context_, **support, surroundings_.monitor, *surroundings_.clock, highest_clock_mhz_}, cublaslt_.get(), absl::Now() + kBudget);
   const absl::Status status = calibrator.Run(result.mutable_calibration());
   result.set_outcome(OutcomeOfStatus(status));
   if (!status.ok()) {

@@ -1,5 +1,6 @@
 #include "tuner/worker/run_nvml.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +11,9 @@ namespace {
 
 using Device = struct NvmlDeviceTag*;
 
-constexpr int kClockSm = 1;           // NVML_CLOCK_SM
+constexpr int kClockSm = 1;    // NVML_CLOCK_SM
+constexpr int kGpuSensor = 0;  // NVML_TEMPERATURE_GPU
+constexpr unsigned kMaxProcesses = 64;
 constexpr int kInsufficientSize = 7;  // NVML_ERROR_INSUFFICIENT_SIZE
 
 // nvmlProcessInfo_t (v2, which nvmlDeviceGetComputeRunningProcesses_v3 fills).
@@ -43,9 +46,12 @@ struct Nvml::Functions {
   int (*MigMode)(Device, unsigned* current, unsigned* pending) = nullptr;
   int (*Processes)(Device, unsigned* count, ProcessInfo*) = nullptr;
   int (*Memory)(Device, MemoryInfo*) = nullptr;
+  int (*Power)(Device, unsigned*) = nullptr;  // milliwatts
+  int (*Temperature)(Device, int sensor, unsigned*) = nullptr;
+  int (*ComputeMode)(Device, int*) = nullptr;
 };
 
-absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Load() {
+absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Open() {
   absl::StatusOr<DynamicLibrary> library =
       DynamicLibrary::Open({EnvironmentOr("ROOFTUNE_LIBNVML"), "libnvidia-ml.so.1"});
   if (!library.ok()) return library.status();
@@ -68,6 +74,9 @@ absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Load() {
   find(functions->MigMode, "nvmlDeviceGetMigMode");
   find(functions->Processes, "nvmlDeviceGetComputeRunningProcesses_v3");
   find(functions->Memory, "nvmlDeviceGetMemoryInfo");
+  find(functions->Power, "nvmlDeviceGetPowerUsage");
+  find(functions->Temperature, "nvmlDeviceGetTemperature");
+  find(functions->ComputeMode, "nvmlDeviceGetComputeMode");
   if (functions->Init == nullptr) {
     return Error(absl::StatusCode::kUnavailable, "NO_NVML", absl::StrCat(library->path(), " has no nvmlInit_v2"));
   }
@@ -105,13 +114,40 @@ Nvml::State Nvml::Read(const std::string& uuid) const {
   if (f.Reasons != nullptr && f.Reasons(device, &reasons) == 0) state.throttle_reasons = reasons;
   unsigned pending = 0;
   if (f.MigMode != nullptr && f.MigMode(device, &value, &pending) == 0) state.mig = value != 0;
-  ProcessInfo processes[64] = {};
-  unsigned count = 64;
+  int mode = 0;
+  if (f.ComputeMode != nullptr && f.ComputeMode(device, &mode) == 0) state.compute_mode = mode;
+  ProcessInfo processes[kMaxProcesses] = {};
+  unsigned count = kMaxProcesses;
   if (f.Processes != nullptr) {
     const int status = f.Processes(device, &count, processes);
     if (status == 0 || status == kInsufficientSize) state.processes = static_cast<int>(count);
   }
   return state;
+}
+
+Nvml::Load Nvml::ReadLoad(const std::string& uuid) {
+  Load load;
+  const Functions& f = *functions_;
+  // Looking a handle up takes milliseconds.
+  auto device = static_cast<Device>(handle_);
+  if (uuid != handle_uuid_) {
+    if (f.HandleByUuid == nullptr || f.HandleByUuid(uuid.c_str(), &device) != 0) return load;
+    handle_ = device;
+    handle_uuid_ = uuid;
+  }
+  unsigned value = 0;
+  if (f.Power != nullptr && f.Power(device, &value) == 0) load.power_w = value / 1e3;
+  if (f.Temperature != nullptr && f.Temperature(device, kGpuSensor, &value) == 0) load.temperature_c = value;
+  unsigned long long reasons = 0;
+  if (f.Reasons != nullptr && f.Reasons(device, &reasons) == 0) load.throttle_reasons = reasons;
+  ProcessInfo processes[kMaxProcesses] = {};
+  unsigned count = kMaxProcesses;
+  const int status = f.Processes != nullptr ? f.Processes(device, &count, processes) : -1;
+  load.pids_known = status == 0 || status == kInsufficientSize;
+  for (unsigned i = 0; load.pids_known && i < std::min(count, kMaxProcesses); ++i) {
+    load.pids.push_back(static_cast<int>(processes[i].pid));
+  }
+  return load;
 }
 
 int64_t Nvml::FreeMemory(const std::string& uuid) const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "tuner/worker/run_library.h"
@@ -15,7 +16,7 @@ namespace rooftune {
 class Nvml {
  public:
   // UNAVAILABLE with the reason.
-  static absl::StatusOr<std::unique_ptr<Nvml>> Load();
+  static absl::StatusOr<std::unique_ptr<Nvml>> Open();
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
@@ -31,11 +32,21 @@ class Nvml {
     // nvmlClocksEventReasons bits: 0x4 = power cap.
     uint64_t throttle_reasons = 0;
     bool mig = false;
+    int compute_mode = -1;  // nvmlComputeMode_t; -1 = unknown
     // Processes that compute on the GPU, ourselves included; -1 = unknown.
     int processes = -1;
   };
   // `uuid` as "GPU-…".
   State Read(const std::string& uuid) const;
+  // What changes while a kernel runs; quick (some ten microseconds).
+  struct Load {
+    double power_w = 0;
+    double temperature_c = 0;
+    uint64_t throttle_reasons = 0;
+    bool pids_known = false;
+    std::vector<int> pids;  // of processes that hold a context, at most 64
+  };
+  Load ReadLoad(const std::string& uuid);
   // Bytes of device memory that nobody uses; 0 = unknown.
   int64_t FreeMemory(const std::string& uuid) const;
 
@@ -44,6 +55,8 @@ class Nvml {
   Nvml() = default;
   std::string path_;
   std::unique_ptr<Functions> functions_;
+  void* handle_ = nullptr;  // of handle_uuid_
+  std::string handle_uuid_;
 };
 
 }  // namespace rooftune

@@ -1,9 +1,12 @@
 // What this machine has, without a context on any GPU: nothing here disturbs whoever measures.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "tuner/worker/roles.h"
 #include "tuner/worker/run_device.h"
 #include "tuner/worker/run_driver.h"
 #include "tuner/worker/run_library.h"
+#include "tuner/worker/run_monitor.h"
 #include "tuner/worker/run_nvml.h"
 
 namespace rooftune {
@@ -48,6 +51,13 @@ void FillFromNvml(const Nvml& nvml, const DeviceId& id, worker::v1::DeviceInfo* 
   info->set_power_limit_watts(state.power_limit_watts);
   if (state.max_sm_clock_mhz > 0) info->set_max_clock_mhz(state.max_sm_clock_mhz);
   info->set_free_memory_bytes(nvml.FreeMemory(id.uuid));
+  SharingFacts sharing;
+  sharing.mig_profile = info->mig_profile();
+  sharing.mig_mode = state.mig;
+  sharing.compute_mode = state.compute_mode;
+  sharing.mps = HasMpsPipe();
+  sharing.other_processes = std::max(state.processes, 0);  // the probe holds no context
+  info->set_sharing(SharingText(sharing));
   info->set_driver(nvml.DriverVersion());
 }
 
@@ -71,7 +81,7 @@ void ProbeDriver(worker::v1::ProbeResult* result) {
   worker::v1::Library* const nvml_entry = AddLibrary("nvml", result);
   ProbeCublasLt(result);
 
-  const absl::StatusOr<std::unique_ptr<Nvml>> nvml = Nvml::Load();
+  const absl::StatusOr<std::unique_ptr<Nvml>> nvml = Nvml::Open();
   if (nvml.ok()) {
     nvml_entry->set_path((*nvml)->path());
     nvml_entry->set_version((*nvml)->DriverVersion());

@@ -47,7 +47,7 @@ void RunSession::RunRounds(const worker::v1::RaceRequest& request, const Progres
   const int n = static_cast<int>(participants->size());
   for (int round = 0; round < kMaxRounds && absl::Now() < deadline; ++round) {
     bool anyone_left = false;
-    // Rounds are for interleaving; whoever lost bursts to throttling gets more until it has its samples.
+    // Rounds are for interleaving; whoever lost bursts to throttling or is noisy gets more until its samples suffice.
     const bool extra = round >= rounds;
     for (int turn = 0; turn < n; ++turn) {
       // The first of a round follows a rest or another's heat: everyone is first in turn.
@@ -56,7 +56,7 @@ void RunSession::RunRounds(const worker::v1::RaceRequest& request, const Progres
       if (participant.is_out) continue;
       const int have = static_cast<int>(participant.timer->samples().size());
       const int left = participant.timer->options().max_samples() - have;
-      if (left <= 0 || (extra && have >= participant.timer->options().min_samples())) continue;
+      if (left <= 0 || (extra && participant.timer->Enough())) continue;
       anyone_left = true;
       progress(i);
       const absl::Status status = participant.timer->Burst(left);

@@ -15,6 +15,7 @@
 #include "tuner/worker/roles.h"
 #include "tuner/worker/run_lease.h"
 #include "tuner/worker/run_library.h"
+#include "tuner/worker/run_monitor.h"
 #include "tuner/worker/run_session.h"
 #include "tuner/worker/version.h"
 
@@ -70,6 +71,7 @@ struct Gpu {
   std::string lease_path;
   std::optional<GpuLease> lease;
   std::unique_ptr<GpuContext> context;
+  std::unique_ptr<GpuMonitor> monitor;  // may be null
 
   absl::Status TakeLease() {
     if (lease.has_value()) return absl::OkStatus();
@@ -84,6 +86,7 @@ absl::Status OpenGpu(int ordinal, bool standby, Gpu* gpu) {
   gpu->lease_path = GpuLease::PathFor(id.uuid);
   if (!standby) RT_RETURN_IF_ERROR(gpu->TakeLease());
   RT_ASSIGN_OR_RETURN(gpu->context, GpuContext::Create(*gpu->driver, id));
+  gpu->monitor = MakeNvmlMonitor(id.uuid);
   return absl::OkStatus();
 }
 
@@ -123,7 +126,7 @@ Frame Answer(int fd, RunSession& session, const Frame& request) {
 
 // OK when the parent has closed the stream.
 absl::Status Serve(int fd, Gpu& gpu) {
-  RunSession session(*gpu.context);
+  RunSession session(*gpu.context, {gpu.monitor.get(), &Clock::Real()});
   while (true) {
     const absl::StatusOr<Frame> request = ReadFrame(fd, absl::InfiniteFuture());
     if (!request.ok()) {

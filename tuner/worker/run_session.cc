@@ -129,7 +129,10 @@ absl::Status RunSession::SetUpCandidate(const RunRequest& request, bool twice, P
   }
   RT_ASSIGN_OR_RETURN(participant->module, LoadedModule::Load(context_, request.cubin(), "the candidate"));
   if (request.verify()) {
-    RT_RETURN_IF_ERROR(VerifyCandidate(request, twice, participant));
+    const absl::Time begin = absl::Now();
+    const absl::Status verified = VerifyCandidate(request, twice, participant);
+    participant->result.set_verify_ms(MillisecondsSince(begin));
+    RT_RETURN_IF_ERROR(verified);
     if (!Passed(participant)) return absl::OkStatus();
   }
   const int64_t workspace_bytes = std::max<int64_t>(request.plan().workspace_bytes().value(), 0);
@@ -211,8 +214,8 @@ absl::Status RunSession::SetUpTimer(const worker::v1::MeasureOptions& options, P
     RT_ASSIGN_OR_RETURN(work.flush, problem_->FlushBuffer());
     work.flush_bytes = problem_->flush_bytes();
   }
-  RT_ASSIGN_OR_RETURN(participant->timer,
-                      KernelTimer::Create({context_, *support_, highest_clock_mhz_}, std::move(work), options));
+  const TimerContext context = {context_, *support_, surroundings_.monitor, *surroundings_.clock, highest_clock_mhz_};
+  RT_ASSIGN_OR_RETURN(participant->timer, KernelTimer::Create(context, std::move(work), options));
   return participant->timer->WarmUp();
 }
 

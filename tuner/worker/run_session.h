@@ -22,7 +22,15 @@ class RunSession {
   // Called before the device works for an entrant of a race: whoever dies afterwards is to blame.
   using Progress = std::function<void(int entrant)>;
 
-  explicit RunSession(const GpuContext& context) : context_(context) {}
+  // What a session sees of the world around its GPU; borrowed.
+  struct Surroundings {
+    GpuMonitor* monitor = nullptr;  // null = nobody looks for throttling and other processes
+    Clock* clock = &Clock::Real();
+  };
+
+  explicit RunSession(const GpuContext& context) : RunSession(context, Surroundings()) {}
+  RunSession(const GpuContext& context, const Surroundings& surroundings)
+      : context_(context), surroundings_(surroundings) {}
 
   worker::v1::PrepareResult Prepare(const worker::v1::PrepareRequest& request);
   worker::v1::RunResult Run(const worker::v1::RunRequest& request);
@@ -66,6 +74,7 @@ class RunSession {
                  std::vector<Participant>* participants);
 
   const GpuContext& context_;
+  const Surroundings surroundings_;
   double highest_clock_mhz_ = 0;
   std::string support_cubin_;
   std::unique_ptr<SupportModule> support_;

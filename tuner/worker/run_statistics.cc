@@ -11,8 +11,12 @@ namespace {
 constexpr double kReplayUs = 2000;
 constexpr int kMaxGraphNodes = 300;
 constexpr double kThrottledBelow = 0.97;
-constexpr int kRejectedBeforeRebase = 3;
+constexpr int kRejectedBeforeRebase = 2;
 constexpr double kNoisyAbove = 0.2;
+constexpr int kMaxRestarts = 3;
+// Fewer samples can't show a trend at 1 %.
+constexpr size_t kTrendSamples = 7;
+constexpr double kTrendZ = 2.58;  // two-sided 1 %
 
 // Largest k with P(Binomial(n, 1/2) < k) ≤ 2.5 %: the interval runs from the k-th smallest sample to the k-th
 // largest. 0 if there is none.
@@ -30,6 +34,15 @@ int IntervalRank(int n) {
     ++k;
   }
   return k;
+}
+
+struct Thirds {
+  double first = 0;
+  double last = 0;
+};
+Thirds MediansOfThirds(const std::vector<double>& samples) {
+  const auto third = static_cast<std::ptrdiff_t>(std::max<size_t>(1, samples.size() / 3));
+  return {Median({samples.begin(), samples.begin() + third}), Median({samples.end() - third, samples.end()})};
 }
 
 }  // namespace
@@ -71,6 +84,51 @@ bool EnoughSamples(const std::vector<double>& samples, const worker::v1::Measure
   const Interval interval = MedianInterval95(samples);
   const double width = interval.high - interval.low;
   return width <= options.target_absolute_ci_us() || width <= options.target_relative_ci() * Median(samples);
+}
+
+bool Drifts(const std::vector<double>& samples, const worker::v1::MeasureOptions& options) {
+  const size_t n = samples.size();
+  if (n < kTrendSamples) return false;
+  const Thirds thirds = MediansOfThirds(samples);
+  const double change = std::abs(thirds.last - thirds.first);
+  if (change <= std::max(options.target_absolute_ci_us(), options.target_relative_ci() * Median(samples))) return false;
+  // Mann and Kendall's test: how many more pairs rise than fall, against its standard deviation for a series at rest.
+  int64_t rising = 0;
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = i + 1; j < n; ++j) rising += (samples[j] > samples[i]) - (samples[j] < samples[i]);
+  }
+  const auto count = static_cast<double>(n);
+  const double deviation = std::sqrt(count * (count - 1) * (2 * count + 5) / 18);
+  return std::abs(static_cast<double>(rising)) - 1 > kTrendZ * deviation;
+}
+
+void StopCriterion::Add(const std::vector<double>& burst) {
+  samples_.insert(samples_.end(), burst.begin(), burst.end());
+  if (restarts_ >= kMaxRestarts || !EnoughSamples(samples_, options_) || !Drifts(samples_, options_)) return;
+  const auto half = static_cast<std::ptrdiff_t>(samples_.size() / 2);
+  samples_.erase(samples_.begin(), samples_.begin() + half);
+  drifting_ += static_cast<int>(half);
+  ++restarts_;
+}
+
+bool StopCriterion::Done() const {
+  if (static_cast<int>(samples_.size()) + drifting_ >= 2 * options_.max_samples()) return true;
+  return EnoughSamples(samples_, options_);
+}
+
+Verdict StopCriterion::Finish(bool abandoned, v1::Measurement* measurement) const {
+  Verdict verdict = Summarize(samples_, options_, abandoned, measurement);
+  measurement->set_drifting_samples(drifting_);
+  if (abandoned || verdict.outcome != v1::OK || !Drifts(samples_, options_)) return verdict;
+  const Thirds thirds = MediansOfThirds(samples_);
+  measurement->set_ci_low_us(std::min({measurement->ci_low_us(), thirds.first, thirds.last}));
+  measurement->set_ci_high_us(std::max({measurement->ci_high_us(), thirds.first, thirds.last}));
+  verdict.message = absl::StrCat("drifts from ", thirds.first, " to ", thirds.last, " us; the interval holds both");
+  const double width = measurement->ci_high_us() - measurement->ci_low_us();
+  if (width > kNoisyAbove * measurement->median_us() && width > options_.target_absolute_ci_us()) {
+    verdict.outcome = v1::TOO_NOISY;
+  }
+  return verdict;
 }
 
 bool ClockGate::Accept(double before_mhz, double after_mhz) {

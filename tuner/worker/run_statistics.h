@@ -27,9 +27,44 @@ worker::v1::MeasureOptions WithDefaults(worker::v1::MeasureOptions options);
 // target_absolute_ci_us, or max_samples. Options have their defaults.
 bool EnoughSamples(const std::vector<double>& samples, const worker::v1::MeasureOptions& options);
 
+// A verdict on all accepted samples of a measurement.
+struct Verdict {
+  rooftune::v1::Outcome outcome = rooftune::v1::OK;
+  std::string message;
+};
+
+// True if the samples, in the order they were taken, rise or fall: Kendall's rank correlation with time is significant
+// at 1 %, and what it amounts to (the medians of the first and the last third) is more than the targets of the options.
+bool Drifts(const std::vector<double>& samples, const worker::v1::MeasureOptions& options);
+
+// When to stop, and which samples count. Options have their defaults.
+class StopCriterion {
+ public:
+  explicit StopCriterion(const worker::v1::MeasureOptions& options) : options_(options) {}
+
+  // The samples of one burst, in order. When there would be enough but they drift, the older half is thrown away and
+  // the measurement goes on: at most three times.
+  void Add(const std::vector<double>& burst);
+  // Enough (see EnoughSamples) and at rest, or as many as may be taken in all.
+  bool Done() const;
+  // Those that count, in order.
+  const std::vector<double>& samples() const { return samples_; }
+  // Thrown away for a drift.
+  int drifting() const { return drifting_; }
+  // Summarize() of what counts. If it still drifts, the interval is widened to the medians of its first and last third,
+  // so that it does not claim more than is known, and the message says so.
+  Verdict Finish(bool abandoned, rooftune::v1::Measurement* measurement) const;
+
+ private:
+  const worker::v1::MeasureOptions options_;
+  std::vector<double> samples_;
+  int drifting_ = 0;
+  int restarts_ = 0;
+};
+
 // Which bursts to believe in the cool state, from the SM clock before and after each. The reference is the highest
 // clock seen; a burst that starts or ends more than 3 % below it is throttled. A card that can't hold that clock at
-// all (four bursts in a row) makes its own clock the reference. One gate a kernel: in a race, a kernel that draws
+// all (three bursts in a row) makes its own clock the reference. One gate a kernel: in a race, a kernel that draws
 // so much power that it never reaches the others' clock must still get its samples.
 class ClockGate {
  public:
@@ -56,11 +91,6 @@ enum class Rotation {
 // Graphs that are launched in turn, each of about 2 ms and at most 300 nodes.
 std::vector<ReplayChunk> PlanReplays(double execution_us, int nodes_per_execution, int sets, Rotation rotation);
 
-// A verdict on all accepted samples of a measurement.
-struct Verdict {
-  rooftune::v1::Outcome outcome = rooftune::v1::OK;
-  std::string message;
-};
 // Fills median, interval and samples of `measurement`. IMPLAUSIBLE below options.floor_us or if it is no time;
 // TOO_NOISY without samples or with an interval above 20 % (unless `abandoned`: then few samples are by intent).
 Verdict Summarize(const std::vector<double>& samples, const worker::v1::MeasureOptions& options, bool abandoned,

@@ -58,7 +58,7 @@ int64_t SupportModule::ElementGrid(int64_t elements) const {
 }
 
 absl::Status SupportModule::Fill(cuda::DevicePtr out, int64_t elements, v1::DType dtype, uint64_t seed, uint32_t tensor,
-                                 float mean, float stddev) {
+                                 float mean, float stddev, int64_t range) {
   ArgumentPack pack;
   pack.AddPointer(out);
   pack.AddInt64(elements);
@@ -67,6 +67,7 @@ absl::Status SupportModule::Fill(cuda::DevicePtr out, int64_t elements, v1::DTyp
   pack.AddInt32(static_cast<int32_t>(tensor));
   pack.AddFloat(mean);
   pack.AddFloat(stddev);
+  pack.AddInt64(range);
   return Launch("rt_fill", ElementGrid(elements), kElementBlock, std::move(pack));
 }
 

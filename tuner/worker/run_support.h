@@ -32,8 +32,9 @@ class SupportModule {
   // FAILED_PRECONDITION naming a kernel that the cubin lacks.
   static absl::StatusOr<std::unique_ptr<SupportModule>> Create(const GpuContext& context, const std::string& cubin);
 
+  // A `range` above 0 makes an INT32 tensor one of indices in [0, range).
   absl::Status Fill(cuda::DevicePtr out, int64_t elements, v1::DType dtype, uint64_t seed, uint32_t tensor, float mean,
-                    float stddev);
+                    float stddev, int64_t range = 0);
   absl::Status Poison(cuda::DevicePtr out, int64_t bytes);
   absl::Status ResetResult(cuda::DevicePtr result);
   absl::Status Compare(cuda::DevicePtr out, cuda::DevicePtr reference, cuda::DevicePtr magnitude, int64_t elements,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 
@@ -16,8 +17,13 @@ constexpr double kSlowUs = 50'000;
 // Below this length a sample is preceded by an untimed replay: the host needs some microseconds to submit a graph,
 // which must pass while the device is busy.
 constexpr double kLeadInBelowUs = 5000;
-constexpr double kLongestRestMs = 500;
+// An H200 that was throttled by 0.5 s of load is back at its cool rate after 100 ms (measured 2026-11-29).
+constexpr double kLongestRestMs = 100;
 constexpr int kFirstSamples = 3;
+// One run this many times slower than where a candidate is given up is enough to know it; less may be a cold start.
+constexpr double kHopeless = 3;
+// Bursts that others disturbed before any could be used: with rests of up to half a second, some seconds.
+constexpr int kMostContendedBursts = 20;
 // Of the device's clock words: before and after a burst, four each.
 constexpr int64_t kClockBytes = 32;
 
@@ -37,9 +43,11 @@ absl::StatusOr<std::unique_ptr<KernelTimer>> KernelTimer::Create(TimerContext co
 
 absl::Status KernelTimer::WarmUp() {
   RT_ASSIGN_OR_RETURN(const double execution_us, EstimateUs());
+  if (abandoned_) return absl::OkStatus();
   RT_RETURN_IF_ERROR(CaptureGraphs(execution_us));
   // Once through every graph, which also tells how long a sample takes. A slow candidate has been seen enough.
-  if (sample_us_ <= kSlowUs) {
+  const double abandon_us = options_.abandon_above_us();
+  if (sample_us_ <= kSlowUs && (abandon_us <= 0 || execution_us <= abandon_us)) {
     const absl::Time start = absl::Now();
     for (size_t g = 0; g < graphs_.size(); ++g) {
       RT_RETURN_IF_ERROR(graphs_[g]->Launch());
@@ -61,6 +69,11 @@ absl::StatusOr<double> KernelTimer::EstimateUs() {
     ++warmup_launches_;
     RT_ASSIGN_OR_RETURN(const double us, events_[1].SinceUs(events_[0]));
     best_us = i == 0 ? us : std::min(best_us, us);
+    if (options_.abandon_above_us() > 0 && us > kHopeless * options_.abandon_above_us()) {
+      stop_.Add({us});
+      abandoned_ = true;
+      break;
+    }
     if (us > kSlowUs) break;
   }
   return best_us;
@@ -113,24 +126,57 @@ absl::Status KernelTimer::Burst(int max_samples) {
   const bool cool = options_.clock() != v1::SUSTAINED;
   if (cool && rest_ms_ > 0) absl::SleepFor(absl::Milliseconds(rest_ms_));
   std::vector<int> executions;
+  const GpuReading before = context_.monitor != nullptr ? context_.monitor->Read() : GpuReading();
+  const absl::Time begin = context_.clock.Now();
   RT_RETURN_IF_ERROR(EnqueueBurst(samples, &executions));
   RT_RETURN_IF_ERROR(context_.gpu.Synchronize("timed launches"));
-  RT_ASSIGN_OR_RETURN(const auto clocks, ReadClocks());
-  context_.highest_clock_mhz = std::max({context_.highest_clock_mhz, clocks.first, clocks.second});
-  if (cool && !clock_gate_.Accept(clocks.first, clocks.second)) {
+  const GpuReading after = context_.monitor != nullptr ? context_.monitor->Read() : GpuReading();
+  const double wall_us = absl::ToDoubleMicroseconds(context_.clock.Now() - begin);
+  RT_ASSIGN_OR_RETURN(const bool contended, Contended(samples, wall_us, before, after));
+  if (contended) {
     discarded_ += samples;
-    rest_ms_ = std::clamp(rest_ms_ * 2, 20.0, kLongestRestMs);
     return absl::OkStatus();
   }
+  RT_ASSIGN_OR_RETURN(const auto clocks, ReadClocks());
+  context_.highest_clock_mhz = std::max({context_.highest_clock_mhz, clocks.first, clocks.second});
+  const double reference_mhz = std::max({clock_gate_.reference_mhz(), clocks.first, clocks.second});
+  if (cool && !clock_gate_.Accept(clocks.first, clocks.second)) {
+    discarded_ += samples;
+    rest_ms_ = std::max(options_.rest_ms(), std::clamp(rest_ms_ * 2, 20.0, kLongestRestMs));
+    return absl::OkStatus();
+  }
+  // A kernel that can't hold the highest clock even after long rests gains nothing by them.
+  if (clock_gate_.reference_mhz() < reference_mhz) rest_ms_ = options_.rest_ms();
   sm_clock_mhz_ = clocks.second;
   return ReadBurst(executions);
 }
+
+absl::StatusOr<bool> KernelTimer::Contended(int samples, double wall_us, const GpuReading& before,
+                                            const GpuReading& after) {
+  AddReading(before, &seen_);
+  AddReading(after, &seen_);
+  BurstFacts facts;
+  facts.foreign_processes = std::max(before.foreign_processes, after.foreign_processes);
+  facts.wall_us = wall_us;
+  RT_ASSIGN_OR_RETURN(const double span_us, events_[static_cast<size_t>(2 * samples - 1)].SinceUs(events_[0]));
+  facts.device_us = span_us + (sample_us_ < kLeadInBelowUs ? sample_us_ : 0);
+  facts.span_us = span_us / samples;
+  facts.shortest_span_us = shortest_span_us_;
+  if (shortest_span_us_ == 0 || facts.span_us < shortest_span_us_) shortest_span_us_ = facts.span_us;
+  if (!IsContended(facts)) return false;
+  ++contended_bursts_;
+  seen_.set_contended(true);
+  seen_.set_contended_samples(seen_.contended_samples() + samples);
+  return true;
+}
+
+bool KernelTimer::GaveUp() const { return samples().empty() && contended_bursts_ >= kMostContendedBursts; }
 
 absl::Status KernelTimer::EnqueueBurst(int samples, std::vector<int>* executions) {
   RT_RETURN_IF_ERROR(context_.support.Clock(clock_words_.ptr()));
   if (sample_us_ < kLeadInBelowUs) {
     RT_ASSIGN_OR_RETURN(const int lead_in, NextChunk());
-    if (samples_.empty()) warmup_launches_ += lead_in;
+    if (stop_.samples().empty()) warmup_launches_ += lead_in;
   }
   for (int i = 0; i < samples; ++i) {
     RT_RETURN_IF_ERROR(Flush());
@@ -143,10 +189,12 @@ absl::Status KernelTimer::EnqueueBurst(int samples, std::vector<int>* executions
 }
 
 absl::Status KernelTimer::ReadBurst(const std::vector<int>& executions) {
+  std::vector<double> burst;
   for (size_t i = 0; i < executions.size(); ++i) {
     RT_ASSIGN_OR_RETURN(const double us, events_[2 * i + 1].SinceUs(events_[2 * i]));
-    samples_.push_back(us / executions[i]);
+    burst.push_back(us / executions[i]);
   }
+  stop_.Add(burst);
   return absl::OkStatus();
 }
 
@@ -159,12 +207,12 @@ absl::StatusOr<std::pair<double, double>> KernelTimer::ReadClocks() {
 
 absl::Status KernelTimer::Measure(absl::Time deadline) {
   const double abandon_us = options_.abandon_above_us();
-  while (!Enough()) {
-    const bool first = samples_.empty();
-    const int left = options_.max_samples() - static_cast<int>(samples_.size());
+  while (!abandoned_ && !Enough()) {
+    const bool first = samples().empty();
+    const int left = options_.max_samples() - static_cast<int>(samples().size());
     RT_RETURN_IF_ERROR(Burst(first && abandon_us > 0 ? std::min(left, kFirstSamples) : left));
-    if (first && abandon_us > 0 && !samples_.empty() &&
-        *std::min_element(samples_.begin(), samples_.end()) > abandon_us) {
+    if (first && abandon_us > 0 && !samples().empty() &&
+        *std::min_element(samples().begin(), samples().end()) > abandon_us) {
       abandoned_ = true;
       break;
     }
@@ -174,15 +222,28 @@ absl::Status KernelTimer::Measure(absl::Time deadline) {
 }
 
 Verdict KernelTimer::Finish(v1::Measurement* measurement) const {
-  measurement->set_launches_per_sample(chunks_.empty() ? 0 : chunks_[0].count);
+  measurement->set_launches_per_sample(chunks_.empty() ? 1 : chunks_[0].count);
   measurement->set_buffer_sets(work_.rotation == Rotation::kNone ? 1 : work_.sets);
   measurement->set_warmup_launches(warmup_launches_);
   measurement->set_l2(work_.rotation == Rotation::kNone ? v1::WARM : v1::COLD);
   measurement->set_clock(options_.clock());
-  measurement->set_timing(v1::GRAPH);
+  measurement->set_timing(chunks_.empty() ? v1::EVENTS : v1::GRAPH);
   measurement->set_sm_clock_mhz(sm_clock_mhz_);
-  measurement->set_discarded_samples(discarded_);
-  return Summarize(samples_, options_, abandoned_, measurement);
+  measurement->set_discarded_samples(discarded_ + stop_.drifting());
+  AddReading({seen_.power_w(), seen_.temperature_c(), seen_.throttle_reasons(), seen_.foreign_processes()},
+             measurement);
+  measurement->set_contended(seen_.contended());
+  measurement->set_contended_samples(seen_.contended_samples());
+  Verdict verdict = stop_.Finish(abandoned_, measurement);
+  if (samples().empty() && contended_bursts_ > 0) {
+    verdict.message = absl::StrCat("contended: ", seen_.foreign_processes(),
+                                   " other processes hold the GPU and disturbed every burst (", contended_bursts_,
+                                   "); measure again when it is idle");
+  } else if (verdict.outcome == v1::TOO_NOISY && seen_.throttle_reasons() != 0) {
+    const std::string why = ThrottleText(seen_.throttle_reasons());
+    if (!why.empty()) absl::StrAppend(&verdict.message, "; the GPU slowed down: ", why);
+  }
+  return verdict;
 }
 
 }  // namespace rooftune

@@ -10,7 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "tuner/worker/run_device.h"
+#include "tuner/worker/run_monitor.h"
 #include "tuner/worker/run_statistics.h"
 #include "tuner/worker/run_support.h"
 
@@ -32,6 +34,8 @@ struct TimedWork {
 struct TimerContext {
   const GpuContext& gpu;
   SupportModule& support;
+  GpuMonitor* monitor;  // null = nobody looks
+  Clock& clock;         // for the length of bursts as the host sees it
   // Highest SM clock any timer saw, in MHz: what a cool burst is compared with.
   double& highest_clock_mhz;
 };
@@ -52,22 +56,30 @@ class KernelTimer {
   // The result so far.
   Verdict Finish(rooftune::v1::Measurement* measurement) const;
 
-  const std::vector<double>& samples() const { return samples_; }
+  const std::vector<double>& samples() const { return stop_.samples(); }
   const worker::v1::MeasureOptions& options() const { return options_; }
-  bool Enough() const { return EnoughSamples(samples_, options_); }
+  // Nothing more is to be learned: enough samples, or others disturb every burst.
+  bool Enough() const { return stop_.Done() || GaveUp(); }
   double sm_clock_mhz() const { return sm_clock_mhz_; }
 
  private:
   static constexpr int kMaxBurstSamples = 32;
 
   KernelTimer(TimerContext context, TimedWork work, const worker::v1::MeasureOptions& options)
-      : context_(context), work_(std::move(work)), options_(options), clock_gate_(context.highest_clock_mhz) {}
+      : context_(context),
+        work_(std::move(work)),
+        options_(options),
+        stop_(options),
+        clock_gate_(context.highest_clock_mhz) {}
   absl::StatusOr<double> EstimateUs();
   absl::Status CaptureGraphs(double execution_us);
   absl::Status Sustain();
   absl::StatusOr<int> NextChunk();
   absl::Status EnqueueBurst(int samples, std::vector<int>* executions);
   absl::Status ReadBurst(const std::vector<int>& executions);
+  // Whether others computed during the burst of these many samples.
+  absl::StatusOr<bool> Contended(int samples, double wall_us, const GpuReading& before, const GpuReading& after);
+  bool GaveUp() const;
   absl::Status Flush();
   absl::StatusOr<std::pair<double, double>> ReadClocks();
 
@@ -82,8 +94,12 @@ class KernelTimer {
   DeviceBuffer clock_words_;
   double sample_us_ = 0;  // expected length of a sample
   double rest_ms_ = 0;
-  std::vector<double> samples_;
+  StopCriterion stop_;
   int discarded_ = 0;
+  // Load and contention; only the fields of GpuReading and the contended ones are used.
+  rooftune::v1::Measurement seen_;
+  int contended_bursts_ = 0;
+  double shortest_span_us_ = 0;
   int warmup_launches_ = 0;
   double sm_clock_mhz_ = 0;
   ClockGate clock_gate_;

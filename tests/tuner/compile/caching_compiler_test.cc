@@ -88,7 +88,7 @@ TEST_F(CachingCompilerTest, CompilesOnceAKey) {
   EXPECT_EQ(cache_->counters().hits, 1);
 }
 
-TEST_F(CachingCompilerTest, AnotherNvrtcVersionIsAnotherKey) {
+TEST_F(CachingCompilerTest, G3_AnotherNvrtcVersionIsAnotherKey) {
   Log("a");
   inner_->version = std::string("13.1");
   Log("a");
@@ -117,7 +117,7 @@ TEST_F(CachingCompilerTest, TakesTheCompileKeyOfTheKernels) {
   EXPECT_EQ(calls->Calls(), 2);
 }
 
-TEST_F(CachingCompilerTest, AHundredCallersOfOneKeyShareOneCompile) {
+TEST_F(CachingCompilerTest, F1_AHundredCallersOfOneKeyShareOneCompile) {
   absl::Notification gate;
   inner_->gate = &gate;
   std::vector<std::thread> threads;
@@ -144,7 +144,7 @@ TEST_F(CachingCompilerTest, DifferentKeysDoNotWaitForEachOther) {
   slow.join();
 }
 
-TEST_F(CachingCompilerTest, AFailedSourceIsNotCompiledAgain) {
+TEST_F(CachingCompilerTest, G3_AFailedSourceIsNotCompiledAgain) {
   inner_->outcome = v1::COMPILE_FAILED;
   Log("bad");
   const auto again = cache_->Compile(Source("bad"));
@@ -152,7 +152,7 @@ TEST_F(CachingCompilerTest, AFailedSourceIsNotCompiledAgain) {
   EXPECT_EQ(inner_->Calls(), 1);
 }
 
-TEST_F(CachingCompilerTest, AnInfrastructureErrorIsSharedButNotKept) {
+TEST_F(CachingCompilerTest, F7_AnInfrastructureErrorIsSharedButNotKept) {
   inner_->status = absl::UnavailableError("no worker");
   EXPECT_EQ(cache_->Compile(Source("a")).status().code(), absl::StatusCode::kUnavailable);
   inner_->status = absl::OkStatus();

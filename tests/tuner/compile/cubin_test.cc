@@ -112,7 +112,7 @@ TEST_P(CubinTest, TellsWhatTheAssemblerTold) {
   }
 }
 
-TEST_P(CubinTest, SpillsComeFromTheLog) {
+TEST_P(CubinTest, E3_SpillsComeFromTheLog) {
   const CompileResult compiled = Compiled(kSpilling, GetParam());
   auto cubin = ParseCubin(compiled.cubin());
   ASSERT_TRUE(cubin.ok()) << cubin.status();
@@ -145,7 +145,7 @@ TEST(AddPtxasUsageTest, SpillsOfCalledFunctionsAreTheirKernels) {
   EXPECT_EQ(cubin.kernel[1].resources().spill_store_bytes(), 0);
 }
 
-TEST(CubinFuzzTest, EveryTruncationIsRefused) {
+TEST(CubinFuzzTest, D6_EveryTruncationIsRefused) {
   const std::string cubin = Compiled(kTwoKernels, "sm_90a").cubin();
   for (size_t size = 0; size < cubin.size(); ++size) {
     // A copy of its own, so that a sanitizer sees a read past the end.
@@ -160,7 +160,7 @@ TEST(CubinFuzzTest, EveryTruncationIsRefused) {
   }
 }
 
-TEST(CubinFuzzTest, FlippedBitsNeverCrash) {
+TEST(CubinFuzzTest, D6_FlippedBitsNeverCrash) {
   const std::string cubin = Compiled(kTwoKernels, "sm_90a").cubin();
   std::mt19937 random(1);
   int refused = 0;

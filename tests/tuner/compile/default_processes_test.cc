@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kMib = int64_t{1} << 20;
 
-TEST(DefaultProcessesTest, BoundedByCoresAndByMemory) {
+TEST(DefaultProcessesTest, G1_BoundedByCoresAndByMemory) {
   EXPECT_EQ(ProcessesFor(16, 64 * 1024 * kMib), 16);
   EXPECT_EQ(ProcessesFor(16, 1000 * kMib), 3);
   EXPECT_EQ(ProcessesFor(16, 10 * kMib), 1);

@@ -84,7 +84,7 @@ TEST(WorkerCompilerTest, ReplacesAProcessAfterSoManyCompiles) {
   EXPECT_EQ(kill(pids[0], 0), -1);
 }
 
-TEST(WorkerCompilerTest, NeverStartsMoreThanItMay) {
+TEST(WorkerCompilerTest, G1_NeverStartsMoreThanItMay) {
   const auto compiler = Scripted();
   std::vector<std::thread> threads;
   absl::Mutex mutex;
@@ -100,7 +100,7 @@ TEST(WorkerCompilerTest, NeverStartsMoreThanItMay) {
   EXPECT_LE(pids.size(), 2u);
 }
 
-TEST(WorkerCompilerTest, ALateRequestIsATimeoutWithinASecondOfItsLimit) {
+TEST(WorkerCompilerTest, G1_ALateRequestIsATimeoutWithinASecondOfItsLimit) {
   const auto compiler = Scripted();
   const absl::Time start = absl::Now();
   const auto result = compiler->Compile(Script("hang", 100));
@@ -131,7 +131,7 @@ TEST(WorkerCompilerTest, WaitingForAFreeProcessDoesNotCountAsCompiling) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(WorkerCompilerTest, ADeathIsChargedToItsRequestWithSignalAndOutput) {
+TEST(WorkerCompilerTest, D7_ADeathIsChargedToItsRequestWithSignalAndOutput) {
   const auto compiler = Scripted();
   const auto aborted = compiler->Compile(Script("abort"));
   ASSERT_TRUE(aborted.ok()) << aborted.status();
@@ -161,7 +161,7 @@ TEST(WorkerCompilerTest, ProcessesThatAlwaysDieBeforeTheyBeginAreAnError) {
   EXPECT_EQ(result.status().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST(WorkerCompilerTest, OneHangingRequestDoesNotHoldUpTheOthers) {
+TEST(WorkerCompilerTest, G1_OneHangingRequestDoesNotHoldUpTheOthers) {
   const auto compiler = Scripted();
   std::thread slow([&] { EXPECT_EQ(compiler->Compile(Script("hang", 300))->outcome(), v1::COMPILE_TIMEOUT); });
   for (int i = 0; i < 10; ++i) WhoAnswered(compiler->Compile(Script("ok")));
@@ -186,7 +186,7 @@ TEST(WorkerCompilerTest, ShutdownCancelsWithinTwoSeconds) {
   EXPECT_EQ(compiler->NvrtcVersion().status().code(), absl::StatusCode::kCancelled);
 }
 
-TEST(WorkerCompilerTest, NvrtcVersionOrWhereItWasLookedFor) {
+TEST(WorkerCompilerTest, E7_NvrtcVersionOrWhereItWasLookedFor) {
   EXPECT_EQ(*Scripted()->NvrtcVersion(), "13.0");
   const ScopedEnv no_nvrtc("SCRIPTED_NO_NVRTC", "1");
   const absl::Status missing = Scripted()->NvrtcVersion().status();

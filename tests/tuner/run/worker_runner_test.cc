@@ -86,7 +86,7 @@ TEST_F(WorkerRunnerTest, KeepsOneProcess) {
   EXPECT_EQ(Starts(), 1);
 }
 
-TEST_F(WorkerRunnerTest, ChargesACrashToItsRequestAlone) {
+TEST_F(WorkerRunnerTest, D1_ChargesACrashToItsRequestAlone) {
   auto runner = Make();
   PrepareOk(*runner);
   const auto crashed = Run(*runner, "crash");
@@ -110,7 +110,7 @@ TEST_F(WorkerRunnerTest, SaysHowAWorkerEnded) {
   EXPECT_THAT(result->message(), HasSubstr("9"));
 }
 
-TEST_F(WorkerRunnerTest, KillsAHangButNotBeforeASecond) {
+TEST_F(WorkerRunnerTest, D4_KillsAHangButNotBeforeASecond) {
   auto runner = Make();
   PrepareOk(*runner);
   const absl::Time start = absl::Now();
@@ -141,7 +141,7 @@ TEST_F(WorkerRunnerTest, ChargesNothingToARequestThatWasNotBegun) {
   EXPECT_EQ(Starts(), 2);
 }
 
-TEST_F(WorkerRunnerTest, GivesTheDeviceUpAfterThreeTries) {
+TEST_F(WorkerRunnerTest, D2_GivesTheDeviceUpAfterThreeTries) {
   auto runner = Make();
   PrepareOk(*runner);
   const auto result = Run(*runner, "die-before-begin");
@@ -150,7 +150,7 @@ TEST_F(WorkerRunnerTest, GivesTheDeviceUpAfterThreeTries) {
   EXPECT_EQ(Starts(), 3);
 }
 
-TEST_F(WorkerRunnerTest, KeepsTheOutcomeOfAFaultThatEndsTheWorker) {
+TEST_F(WorkerRunnerTest, D1_KeepsTheOutcomeOfAFaultThatEndsTheWorker) {
   auto runner = Make();
   PrepareOk(*runner);
   const auto fault = Run(*runner, "fault");
@@ -251,7 +251,7 @@ TEST_F(WorkerRunnerTest, RacesInOrder) {
   EXPECT_EQ(Starts(), 1);
 }
 
-TEST_F(WorkerRunnerTest, ARaceGoesOnWithoutWhoKilledTheWorker) {
+TEST_F(WorkerRunnerTest, D1_ARaceGoesOnWithoutWhoKilledTheWorker) {
   auto runner = Make();
   PrepareOk(*runner);
   const auto race = runner->Race(RaceOf({"ok", "crash", "ok", "hang", "fault", "ok"}));

@@ -41,7 +41,7 @@ v1::Resources Need(int threads, int registers, int static_shared = 0, int dynami
   return resources;
 }
 
-TEST(PruneStaticTest, NamesTheLimitThatIsPassed) {
+TEST(PruneStaticTest, E1_NamesTheLimitThatIsPassed) {
   struct Case {
     v1::Resources resources;
     std::optional<std::string> reason;
@@ -62,7 +62,7 @@ TEST(PruneStaticTest, UnknownLimitsDoNotPrune) {
   EXPECT_EQ(PruneStatic(Need(4096, 300, 1 << 20), DeviceProfile()), std::nullopt);
 }
 
-TEST(JudgeCompiledTest, SpillLimit) {
+TEST(JudgeCompiledTest, E3_SpillLimit) {
   struct Case {
     int stores, loads, limit;
     v1::Outcome outcome;
@@ -92,7 +92,7 @@ TEST(JudgeCompiledTest, RoundingOfRegistersIsLeftToTheOccupancyRules) {
   EXPECT_EQ(JudgeCompiled(Need(1024, 65), 0, Device()).outcome, v1::CONSTRAINT);
 }
 
-TEST(ShouldStopTest, BudgetsAreExact) {
+TEST(ShouldStopTest, G4_BudgetsAreExact) {
   struct Case {
     StopState state;
     bool stop;

@@ -44,7 +44,7 @@ TEST_P(ArtifactStoreTest, BadAndUnknownDigests) {
   }
 }
 
-TEST_P(ArtifactStoreTest, SameBytesFromManyThreads) {
+TEST_P(ArtifactStoreTest, F1_SameBytesFromManyThreads) {
   TempDir dir;
   const auto store = GetParam()(dir);
   std::vector<std::thread> threads;

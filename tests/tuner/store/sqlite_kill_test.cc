@@ -70,7 +70,7 @@ class Child {
   std::string text_;
 };
 
-TEST(SqliteKillTest, NothingAcknowledgedIsLost) {
+TEST(SqliteKillTest, G2_NothingAcknowledgedIsLost) {
   TempDir dir;
   const std::string db = dir / "store.db";
   std::set<int> acknowledged;
@@ -96,7 +96,7 @@ TEST(SqliteKillTest, NothingAcknowledgedIsLost) {
   EXPECT_GT(acknowledged.size(), 8u);
 }
 
-TEST(SqliteKillTest, LockNamesAnotherProcessAndDiesWithIt) {
+TEST(SqliteKillTest, F5_LockNamesAnotherProcessAndDiesWithIt) {
   TempDir dir;
   Child child(dir / "store.db", "a", "hold");
   ASSERT_TRUE(child.ReadAtLeast(5));

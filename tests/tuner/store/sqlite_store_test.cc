@@ -91,14 +91,14 @@ TEST(SqliteStoreTest, UnsafeFoldersAreRefused) {
   }
 }
 
-TEST(SqliteStoreTest, FileSystemWithoutSharedMemoryIsRefused) {
+TEST(SqliteStoreTest, F2_FileSystemWithoutSharedMemoryIsRefused) {
   TempDir dir;
   // SQLite itself stays in rollback mode there and says nothing.
   const absl::Status status = SqliteStore::Open(dir / "store.db", {.vfs = "unix-none"}).status();
   EXPECT_EQ(ErrorReason(status), "WAL_UNAVAILABLE") << status;
 }
 
-TEST(SqliteStoreTest, SecondOpenerFailsAtOnceNamingTheHolder) {
+TEST(SqliteStoreTest, F2_SecondOpenerFailsAtOnceNamingTheHolder) {
   TempDir dir;
   auto store = OpenOrDie(dir / "store.db");
   const absl::Status status = SqliteStore::Open(dir / "store.db").status();
@@ -154,7 +154,7 @@ TEST(SqliteStoreTest, DamagedFilesAreRefused) {
   ExpectRefusedUnchanged(dir / "scribbled.db", absl::StatusCode::kDataLoss, "DATABASE_CORRUPT");
 }
 
-TEST(SqliteStoreTest, DamagedRowsAreLeftOutAndCounted) {
+TEST(SqliteStoreTest, C6_DamagedRowsAreLeftOutAndCounted) {
   TempDir dir;
   {
     auto store = OpenOrDie(dir / "store.db");
@@ -175,7 +175,7 @@ TEST(SqliteStoreTest, DamagedRowsAreLeftOutAndCounted) {
   EXPECT_THAT(NamesOf(store->ListTrials({}, 1, page->next_token)->items), ElementsAre("sweeps/a/trials/2"));
 }
 
-TEST(SqliteStoreTest, FullFileFailsTheCallAloneAndWholly) {
+TEST(SqliteStoreTest, G7_FullFileFailsTheCallAloneAndWholly) {
   TempDir dir;
   auto store = OpenOrDie(dir / "store.db", {.max_pages = 64});
   ASSERT_TRUE(store->PutSweep(MakeSweep("a")).ok());
@@ -208,7 +208,7 @@ class FileSizeLimit {
   rlimit saved_;
 };
 
-TEST(SqliteStoreTest, FailingWritesRecoverWhenSpaceReturns) {
+TEST(SqliteStoreTest, G7_FailingWritesRecoverWhenSpaceReturns) {
   TempDir dir;
   auto store = OpenOrDie(dir / "store.db");
   ASSERT_TRUE(store->PutSweep(MakeSweep("a")).ok());

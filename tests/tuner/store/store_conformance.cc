@@ -376,7 +376,7 @@ TEST_P(StoreConformanceTest, ExportAndImportGiveTheSameAnswers) {
   EXPECT_TRUE(Same(other->ListTrials({}, 10, "")->items.at(0), MakeTrial("a", 0)));
 }
 
-TEST_P(StoreConformanceTest, ParallelWritersAndReaders) {
+TEST_P(StoreConformanceTest, F3_ParallelWritersAndReaders) {
   ASSERT_TRUE(store_->PutSweep(MakeSweep("a")).ok());
   constexpr int kThreads = 6;
   constexpr int kWrites = 40;

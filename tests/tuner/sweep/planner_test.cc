@@ -46,6 +46,23 @@ TEST_F(PlannerTest, BestPredictedIsSorted) {
   }
 }
 
+TEST_F(PlannerTest, KeepsTheBestPredictedAndTheDefaults) {
+  auto plan = Make("gemm m=4096 n=4096 k=4096 dtype=bf16", "h200-sxm");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto all = static_cast<int64_t>(plan->points.size());
+  const double limit = plan->points[static_cast<size_t>(BestPredicted(*plan, 10).back())].predicted_us;
+  KeepBestPredicted(10, *plan);
+  int64_t defaults = 0;
+  for (const SearchPoint& point : plan->points) {
+    defaults += point.is_default;
+    EXPECT_TRUE(point.is_default || point.predicted_us <= limit);
+  }
+  EXPECT_GE(defaults, 1);
+  EXPECT_GE(plan->points.size(), 10u);
+  EXPECT_LE(static_cast<int64_t>(plan->points.size()), 10 + defaults);
+  EXPECT_EQ(plan->pruned.at("not among the 10 best predicted"), all - static_cast<int64_t>(plan->points.size()));
+}
+
 TEST_F(PlannerTest, SaysWhyNoTemplateFits) {
   // Volta has neither cp.async nor bf16.
   const auto old = Make("gemm m=64 n=64 k=64 dtype=bf16", "v100-sxm2-16");

@@ -79,19 +79,20 @@ class SweepTest : public testing::Test {
     backend.profile = *profiles_.ById("h200-sxm");
     backend.environment.set_driver("580.1");
     backend.environment.set_nvrtc("13.0");
-    backend.compiler = compiler_.get();
+    outer_compiler_ = wrap_compiler ? wrap_compiler(*compiler_) : nullptr;
+    backend.compiler = outer_compiler_ ? outer_compiler_.get() : compiler_.get();
     if (!modelled) {
       auto runner = FakeRunner::Create(script);
       ASSERT_TRUE(runner.ok()) << runner.status();
       runner_ = runner->get();
-      backend.runner = *std::move(runner);
+      backend.runner = wrap_runner ? wrap_runner(*std::move(runner)) : *std::move(runner);
       if (edit_race_) backend.runner = std::make_unique<RaceEditor>(std::move(backend.runner), edit_race_);
     }
     std::vector<Backend> backends;
     backends.push_back(std::move(backend));
     SweepManager::Options options;
     options.on_publish = [this](const std::vector<v1::TuningRecord>& records, int64_t) { published_ += static_cast<int>(records.size()); };
-    auto manager = SweepManager::Create({*library_, store_, *artifacts_, Clock::Real()}, std::move(backends), options);
+    auto manager = SweepManager::Create({*library_, store_, *artifacts_, *clock_}, std::move(backends), options);
     ASSERT_TRUE(manager.ok()) << manager.status();
     manager_ = *std::move(manager);
   }
@@ -128,6 +129,10 @@ class SweepTest : public testing::Test {
     return page->items;
   }
 
+  // Set before Start() to see or change what passes between sweep and fakes.
+  std::function<std::unique_ptr<Compiler>(Compiler& inner)> wrap_compiler;
+  std::function<std::unique_ptr<Runner>(std::unique_ptr<Runner> inner)> wrap_runner;
+
   // Set before Start().
   RaceEditor::Edit edit_race_;
   MemoryStore store_;
@@ -135,8 +140,10 @@ class SweepTest : public testing::Test {
   ProfileCatalog profiles_;
   std::unique_ptr<ArtifactStore> artifacts_;
   std::unique_ptr<FakeCompiler> compiler_;
+  std::unique_ptr<Compiler> outer_compiler_;
   FakeRunner* runner_ = nullptr;
   std::atomic<int> published_{0};
+  Clock* clock_ = &Clock::Real();
   std::unique_ptr<SweepManager> manager_;
 };
 

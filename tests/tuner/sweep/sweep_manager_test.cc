@@ -148,7 +148,7 @@ TEST_F(SweepTest, RestartedDaemonResumesByItself) {
   EXPECT_EQ(Trials(started->name()).size(), 9u);
 }
 
-TEST_F(SweepTest, LostDeviceFailsTheSweepNotTheCandidates) {
+TEST_F(SweepTest, D2_LostDeviceFailsTheSweepNotTheCandidates) {
   Start(absl::StrCat(kTimes, "lose_after_runs: 3 lost_calls: 1000"));
   const v1::Sweep sweep = RunSweep(Spec(10));
   EXPECT_EQ(sweep.state(), v1::FAILED);

@@ -140,7 +140,7 @@ TEST(SubprocessTest, SurvivesTheThreadThatStartedIt) {
   EXPECT_FALSE(process->Wait(absl::Now(), nullptr));
 }
 
-TEST(SubprocessTest, TakesItsGrandchildrenAlong) {
+TEST(SubprocessTest, G1_TakesItsGrandchildrenAlong) {
   const auto process = Start({"orphan"});
   const auto hello = ReadFrame(process->fd(), absl::Now() + kPatience);
   ASSERT_TRUE(hello.ok()) << hello.status();
@@ -156,7 +156,7 @@ TEST(SubprocessTest, MissingProgramIsUnavailable) {
   EXPECT_THAT(std::string(process.status().message()), HasSubstr("/nonexistent/rooftune-worker"));
 }
 
-TEST(SubprocessTest, LeaksNeitherDescriptorsNorZombies) {
+TEST(SubprocessTest, D8_LeaksNeitherDescriptorsNorZombies) {
   Start({"exit", "0"});
   const int before = OpenDescriptors();
   for (int i = 0; i < 200; ++i) {

@@ -130,7 +130,7 @@ TEST(CheckIncludesTest, RefusesEveryWayToAFile) {
   EXPECT_FALSE(CheckIncludes("k.cu", absl::string_view("int x;\0#", 8)).ok());
 }
 
-TEST(CompileOptionsTest, FixedListThenDefines) {
+TEST(CompileOptionsTest, F8_FixedListThenDefinesAndNoPrecompiledHeaders) {
   CompileRequest request = Good();
   request.add_define("RT_M=128");
   EXPECT_THAT(CompileOptions(request),

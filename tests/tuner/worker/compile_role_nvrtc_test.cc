@@ -88,7 +88,7 @@ TEST(NvrtcTest, ALongLogIsCapped) {
   EXPECT_THAT(result.log(), HasSubstr("bytes left out"));
 }
 
-TEST(NvrtcTest, AnUnknownArchitectureNamesItselfTheVersionAndWhatIsKnown) {
+TEST(NvrtcTest, E7_AnUnknownArchitectureNamesItselfTheVersionAndWhatIsKnown) {
   CompileRequest request = Kernel("extern \"C\" __global__ void k() {}");
   request.set_arch("sm_35");
   const CompileResult result = Compile(request);

@@ -78,7 +78,7 @@ CompileResult Result(WorkerCompiler& compiler, const CompileRequest& request) {
   return result.ok() ? *result : CompileResult();
 }
 
-TEST(CompileRoleTest, TwoProcessesGiveTheSameBytes) {
+TEST(CompileRoleTest, F1_TwoProcessesGiveTheSameBytes) {
   const auto one = Compiler(1), other = Compiler(1);
   const CompileResult first = Result(*one, Good()), second = Result(*other, Good());
   ASSERT_EQ(first.outcome(), v1::OK) << first.log();
@@ -88,7 +88,7 @@ TEST(CompileRoleTest, TwoProcessesGiveTheSameBytes) {
   EXPECT_NE(Result(*one, Good(1)).digest(), first.digest());
 }
 
-TEST(CompileRoleTest, ParallelFailuresCarryTheirOwnLogs) {
+TEST(CompileRoleTest, F10_ParallelFailuresCarryTheirOwnLogs) {
   const auto compiler = Compiler();
   std::vector<std::thread> threads;
   for (int i = 0; i < 16; ++i) {
@@ -107,7 +107,7 @@ TEST(CompileRoleTest, ParallelFailuresCarryTheirOwnLogs) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(CompileRoleTest, APathologicalSourceIsATimeoutAndTheOthersGoOn) {
+TEST(CompileRoleTest, G1_APathologicalSourceIsATimeoutAndTheOthersGoOn) {
   const auto compiler = Compiler();
   Result(*compiler, Good());
   std::thread slow([&] {
@@ -146,7 +146,7 @@ std::vector<std::string> Children() {
   return pids;
 }
 
-TEST(CompileRoleTest, AKilledCompilerCostsOneRequestOnly) {
+TEST(CompileRoleTest, D7_AKilledCompilerCostsOneRequestOnly) {
   const auto compiler = Compiler(1);
   EXPECT_EQ(Result(*compiler, Good()).outcome(), v1::OK);
   const std::vector<std::string> children = Children();
@@ -179,7 +179,7 @@ TEST(CompileRoleTest, ASourceCannotReadFiles) {
   }
 }
 
-TEST(CompileRoleTest, TellsNvrtcsVersionOrWhereItLooked) {
+TEST(CompileRoleTest, E7_TellsNvrtcsVersionOrWhereItLooked) {
   EXPECT_THAT(*Compiler(1)->NvrtcVersion(), ::testing::ContainsRegex("^1[0-9]\\.[0-9]+$"));
   const auto without = Compiler(1, "/nonexistent/libnvrtc.so");
   for (const absl::Status& status : {without->NvrtcVersion().status(), without->Compile(Good()).status()}) {

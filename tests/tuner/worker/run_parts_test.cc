@@ -73,7 +73,7 @@ TEST(GuardTest, WithoutMappingsZonesLieOnBothSides) {
   EXPECT_GE(layout.after, kRedzoneBytes);
 }
 
-TEST(SetPlanTest, SetsTogetherExceedTheCache) {
+TEST(SetPlanTest, B1_SetsTogetherExceedTheCache) {
   constexpr int64_t kMib = 1 << 20;
   constexpr int64_t kL2 = 60 * kMib;
   constexpr int64_t kPlenty = int64_t{1} << 40;
@@ -274,7 +274,7 @@ TEST(CublasLtTest, TakesPlainProductsOnly) {
   EXPECT_EQ(problem("softmax rows=4 cols=8 dtype=fp32").status().code(), absl::StatusCode::kUnimplemented);
 }
 
-TEST(CubinTest, OnlyCudaElfFilesReachTheDriver) {
+TEST(CubinTest, D6_OnlyCudaElfFilesReachTheDriver) {
   std::string elf(128, '\0');
   std::memcpy(elf.data(),
               "\x7f"
@@ -335,7 +335,7 @@ TEST(ClockTest, MegahertzFromCyclesAndNanoseconds) {
   EXPECT_EQ(ClockMhz(still), 0);
 }
 
-TEST(LeaseTest, OneHolderWhoIsNamed) {
+TEST(LeaseTest, B3_OneHolderWhoIsNamed) {
   const std::string path = absl::StrCat(::testing::TempDir(), "/lease_", getpid());
   {
     const auto lease = GpuLease::Take(path, absl::InfinitePast());

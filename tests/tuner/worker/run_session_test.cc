@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 
+#include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/sha256.h"
 #include "tests/tuner/worker/run_fake_cuda.h"
 
@@ -83,6 +85,7 @@ class RunSessionTest : public ::testing::Test {
       to->set_bytes(tensor.bytes);
       to->mutable_fill()->set_mean(tensor.fill_mean);
       to->mutable_fill()->set_stddev(tensor.fill_stddev);
+      to->mutable_fill()->set_range(tensor.fill_range);
     }
     request.set_support_cubin(FakeCuda::Cubin());
     request.set_reference_cubin(FakeCuda::Cubin());
@@ -317,6 +320,200 @@ TEST_F(RunSessionTest, ThrottledBurstsAreThrownAway) {
   EXPECT_EQ(result.outcome(), v1::OK);
   EXPECT_EQ(result.measurement().discarded_samples(), 1);
   EXPECT_EQ(result.measurement().sample_us_size(), 5);
+}
+
+// Says what it is told, and lets time pass between the readings around a burst.
+class ScriptedMonitor : public GpuMonitor {
+ public:
+  GpuReading Read() override {
+    ++reads;
+    if (reads % 2 == 0 && (busy_bursts < 0 || reads / 2 <= busy_bursts)) clock.Advance(absl::Seconds(1));
+    return reading;
+  }
+  GpuReading reading = {412, 51, 0x4, 1};
+  FakeClock clock;
+  int busy_bursts = 0;  // so many bursts take a second of wall time; negative = all
+  int reads = 0;
+};
+
+TEST_F(RunSessionTest, B3_ContendedBurstsAreThrownAwayAndCounted) {
+  ScriptedMonitor monitor;
+  monitor.busy_bursts = 2;
+  session_ = std::make_unique<RunSession>(*context_, RunSession::Surroundings{&monitor, &monitor.clock});
+  PrepareOk();
+  const auto result = session_->Run(Candidate("right", true));
+  EXPECT_EQ(result.outcome(), v1::OK) << result.message();
+  const auto& m = result.measurement();
+  EXPECT_TRUE(m.contended());
+  EXPECT_GT(m.contended_samples(), 0);
+  EXPECT_EQ(m.discarded_samples(), m.contended_samples());
+  EXPECT_EQ(m.foreign_processes(), 1);
+  EXPECT_EQ(m.power_w(), 412);
+  EXPECT_EQ(m.temperature_c(), 51);
+  EXPECT_EQ(m.throttle_reasons(), 4u);
+  EXPECT_NEAR(m.median_us(), 50, 1e-3);
+}
+
+TEST_F(RunSessionTest, B3_AFullyContendedMeasurementIsNoTime) {
+  ScriptedMonitor monitor;
+  monitor.busy_bursts = -1;
+  session_ = std::make_unique<RunSession>(*context_, RunSession::Surroundings{&monitor, &monitor.clock});
+  PrepareOk();
+  const auto result = session_->Run(Candidate("right", true));
+  EXPECT_EQ(result.outcome(), v1::TOO_NOISY);
+  EXPECT_THAT(result.message(), HasSubstr("contended: 1 other processes"));
+  EXPECT_EQ(result.measurement().sample_us_size(), 0);
+  // A race ends too, and says the same of each.
+  worker::v1::RaceRequest request;
+  for (int i = 0; i < 2; ++i) *request.add_entrant()->mutable_candidate() = Candidate("right", true);
+  const auto race = session_->Race(request, [](int) {});
+  EXPECT_EQ(race.result(0).outcome(), v1::TOO_NOISY);
+  EXPECT_EQ(race.result(1).outcome(), v1::TOO_NOISY);
+  // With nobody else on the GPU a slow host is no reason to doubt.
+  monitor.reading.foreign_processes = 0;
+  EXPECT_EQ(session_->Run(Candidate("right", true)).outcome(), v1::OK);
+}
+
+TEST_F(RunSessionTest, B2_TheFlushIsNotTimed) {
+  PrepareOk();
+  cuda_.duration_us["rt_flush_read"] = 60;
+  cuda_.duration_us["right"] = 5;
+  const auto result = session_->Run(Candidate("right", true));
+  ASSERT_EQ(result.outcome(), v1::OK) << result.message();
+  EXPECT_GT(cuda_.launches["rt_flush_read"], 0);
+  EXPECT_NEAR(result.measurement().median_us(), 5, 1e-3);
+}
+
+TEST_F(RunSessionTest, B7_ShortKernelsAreTimedManyToAGraph) {
+  PrepareOk();
+  cuda_.duration_us["right"] = 2;
+  auto request = Candidate("right", true);
+  request.mutable_options()->set_l2(v1::WARM);
+  const auto result = session_->Run(request);
+  EXPECT_EQ(result.measurement().timing(), v1::GRAPH);
+  EXPECT_EQ(result.measurement().launches_per_sample(), 300);
+}
+
+TEST_F(RunSessionTest, B8_InputsAreSeededAndNeverZero) {
+  auto request = Request();
+  request.mutable_tensor(0)->mutable_fill()->set_mean(0);
+  request.mutable_tensor(0)->mutable_fill()->set_stddev(0);
+  const auto refused = session_->Prepare(request);
+  EXPECT_NE(refused.outcome(), v1::OK);
+  EXPECT_THAT(refused.message(), HasSubstr("all zeros"));
+  PrepareOk();
+  EXPECT_EQ(session_->Run(Candidate("right")).verification().seed(), 7u);
+}
+
+TEST_F(RunSessionTest, G5_TheSlowCostLittleOfTheGpu) {
+  PrepareOk();
+  cuda_.kernels["slow"] = cuda_.kernels["right"];
+  cuda_.duration_us["slow"] = 100 * cuda_.duration_us["right"];
+  ASSERT_EQ(session_->Run(Candidate("right", true)).outcome(), v1::OK);
+  auto request = Candidate("slow", true);
+  request.mutable_options()->set_abandon_above_us(150);
+  for (int i = 0; i < 9; ++i) {
+    const auto result = session_->Run(request);
+    ASSERT_EQ(result.outcome(), v1::OK);
+    EXPECT_THAT(result.message(), HasSubstr("abandoned"));
+    EXPECT_NEAR(result.measurement().median_us(), 5000, 1);
+  }
+  const double good_us = cuda_.launches["right"] * cuda_.duration_us["right"];
+  // One launch each is the verification's.
+  const double slow_us = (cuda_.launches["slow"] - 9) * cuda_.duration_us["slow"];
+  EXPECT_LE(slow_us, 3 * good_us) << cuda_.launches["slow"] << " and " << cuda_.launches["right"] << " launches";
+}
+
+TEST_F(RunSessionTest, C4_InPlaceIsJudgedAfterOneLaunchOnPristineInputs) {
+  auto request = Request();
+  ASSERT_EQ(request.tensor(2).spec().name(), "y");
+  request.mutable_tensor(2)->mutable_spec()->set_role(v1::TensorSpec::INOUT);
+  request.mutable_tensor(2)->mutable_fill()->set_mean(1);
+  request.mutable_tensor(2)->mutable_fill()->set_stddev(0.5);
+  request.mutable_reference()->mutable_argument(1)->set_tensor("y");  // y += a
+  request.set_cpu_check_elements(0);
+  const auto prepared = session_->Prepare(request);
+  ASSERT_EQ(prepared.outcome(), v1::OK) << prepared.message();
+  const auto in_place = [](const float* a, const float*, float* y, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) y[i] += a[i];
+  };
+  // Twice: what the first left is restored for the second.
+  for (int i = 0; i < 2; ++i) {
+    const auto result = RunAdd(in_place);
+    EXPECT_EQ(result.outcome(), v1::OK) << result.message();
+  }
+  const auto twice = RunAdd([&](const float* a, const float* b, float* y, int64_t n) { in_place(a, b, y, n), in_place(a, b, y, n); });
+  EXPECT_EQ(twice.outcome(), v1::WRONG_RESULT);
+  EXPECT_EQ(RunAdd(in_place).outcome(), v1::OK);
+}
+
+TEST_F(RunSessionTest, C2_WhatTheLastCandidateWroteDoesNotCount) {
+  PrepareOk();
+  EXPECT_EQ(RunAdd([](const float* a, const float* b, float* y, int64_t n) { Right(a, b, y, n / 2); }).outcome(),
+            v1::WRONG_RESULT);
+  const auto other_half = RunAdd([](const float* a, const float* b, float* y, int64_t n) {
+    Right(a + n / 2, b + n / 2, y + n / 2, n - n / 2);
+  });
+  EXPECT_EQ(other_half.outcome(), v1::WRONG_RESULT);
+  EXPECT_EQ(other_half.verification().unwritten_elements(), kElements / 2);
+}
+
+TEST_F(RunSessionTest, C3_NothingAndRefusedLaunchesNeverPass) {
+  PrepareOk();
+  const auto nothing = RunAdd([](const float*, const float*, float*, int64_t) {});
+  EXPECT_EQ(nothing.outcome(), v1::WRONG_RESULT);
+  EXPECT_EQ(nothing.verification().unwritten_elements(), kElements);
+  auto request = Candidate("right");
+  request.mutable_plan()->mutable_launch(0)->mutable_block_x()->set_value(2048);
+  const auto refused = session_->Run(request);
+  EXPECT_EQ(refused.outcome(), v1::LAUNCH_FAILED);
+  EXPECT_FALSE(refused.verification().passed());
+  // Not verified is not passed.
+  request = Candidate("right");
+  request.set_verify(false);
+  EXPECT_FALSE(session_->Run(request).verification().passed());
+}
+
+TEST_F(RunSessionTest, C5_OneElementOutsideIsFound) {
+  PrepareOk();
+  for (const int64_t at : {int64_t{-1}, kElements}) {
+    const auto result = RunAdd([at](const float* a, const float* b, float* y, int64_t n) { Right(a, b, y, n), y[at] = 0; });
+    EXPECT_EQ(result.outcome(), v1::OUT_OF_BOUNDS) << at;
+  }
+}
+
+TEST_F(RunSessionTest, D6_CorruptBinariesAreRefusedAndLeaveNothing) {
+  PrepareOk();
+  const int64_t alive = cuda_.allocations;
+  std::string truncated = FakeCuda::Cubin();
+  truncated.resize(truncated.size() / 2);
+  for (const std::string& bytes : {std::string(), std::string(4096, '\0'), std::string("\x7f" "ELF"), truncated}) {
+    auto request = Candidate("right");
+    request.set_cubin(bytes);
+    request.set_digest(Sha256Hex(bytes));
+    EXPECT_EQ(session_->Run(request).outcome(), v1::LAUNCH_FAILED);
+    EXPECT_EQ(cuda_.allocations, alive);
+  }
+  EXPECT_EQ(session_->Run(Candidate("right")).outcome(), v1::OK);
+}
+
+TEST_F(RunSessionTest, D8_NothingPilesUpOverManyCandidates) {
+  PrepareOk();
+  session_->Run(Candidate("right"));
+  const int64_t alive = cuda_.allocations;
+  for (int i = 0; i < 200; ++i) ASSERT_EQ(session_->Run(Candidate("right")).outcome(), v1::OK);
+  EXPECT_EQ(cuda_.allocations, alive);
+}
+
+TEST_F(RunSessionTest, E5_TooLargeLeavesNothingAndASmallProblemWorksNext) {
+  cuda_.free_bytes = 1 << 20;
+  EXPECT_EQ(session_->Prepare(Request()).outcome(), v1::OUT_OF_MEMORY);
+  const int64_t alive = cuda_.allocations;  // the verifier's own
+  EXPECT_EQ(session_->Prepare(Request()).outcome(), v1::OUT_OF_MEMORY);
+  EXPECT_EQ(cuda_.allocations, alive);
+  cuda_.free_bytes = int64_t{1} << 40;
+  PrepareOk();
+  EXPECT_EQ(session_->Run(Candidate("right")).outcome(), v1::OK);
 }
 
 TEST_F(RunSessionTest, GivesUpOnTheSlowAndDoubtsTheImpossible) {

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Runs tools/measuring.py over made-up answers of the command line."""
+import contextlib
+import io
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(os.environ.get("ROOFTUNE_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(ROOT / "tools"))
+sys.dont_write_bytecode = True
+import measuring  # noqa: E402  (after the path is set)
+
+
+def trial(block, us, outcome="OK", **more):
+    return {"template_id": "softmax", "config": {"block": str(block)}, "outcome": outcome,
+            "measurement": {"median_us": us, "ci_low_us": us * 0.998, "ci_high_us": us * 1.002}, **more}
+
+
+def fault_trial(bad, run_ms, at, outcome="OK"):
+    return {"config": {"fault": str(int(bad))}, "outcome": outcome, "run_ms": run_ms,
+            "create_time": f"2026-11-29T10:00:{at:02d}.123456789Z"}
+
+
+class MeasuringTest(unittest.TestCase):
+    def setUp(self):
+        temp = tempfile.TemporaryDirectory()
+        self.addCleanup(temp.cleanup)
+        self.raw = pathlib.Path(temp.name)
+        self.file = self.raw / "measuring.json"
+        # Three sweeps of the same candidates crown 128 twice and 256 once.
+        for run, winner in enumerate((128, 256, 128)):
+            folder = self.raw / "softmax" / f"run{run}"
+            folder.mkdir(parents=True)
+            self.put(folder / "sweep.json", {
+                "create_time": "2026-11-29T10:00:00Z", "end_time": "2026-11-29T10:00:10Z", "device_key": "fake/test",
+                "environment": {"driver": "580.1", "nvrtc": "13.0"},
+                "progress": {"spent_s": {"compile": 20, "measure": 4, "verify": 1, "prepare": 0.5, "confirm": 2, "idle": 1}}})
+            self.put(folder / "trials.json", {"trial": [trial(128, 100), trial(256, 100.5), trial(64, 102), trial(32, 150),
+                                                        trial(1, 5, "WRONG_RESULT")]})
+            self.put(folder / "records.json", {"record": [{**trial(winner, 100), "rank": 0}, {**trial(64, 102), "rank": 1}]})
+        self.race(100.4)
+        self.put(self.raw / "smallest.json", {"trial": [trial(32, 1.9)]})
+        self.put(self.raw / "fault_illegal_address.json", {"trial": [
+            fault_trial(False, 10, 1), fault_trial(True, 400, 2, "OUT_OF_BOUNDS"), fault_trial(False, 60, 3),
+            fault_trial(True, 420, 4, "OUT_OF_BOUNDS")]})
+        self.put(self.raw / "fault_spin.json", {"trial": [fault_trial(False, 10, 1), fault_trial(True, 1120, 2, "TIMEOUT")]})
+        self.put(self.raw / "meta.json", {"op": [{"name": "softmax", "op": "softmax rows=1 cols=2 dtype=bf16"}],
+                                          "fault": [{"kind": "illegal_address"}, {"kind": "spin", "limit_ms": 1000}]})
+
+    @staticmethod
+    def put(path, value):
+        path.write_text(json.dumps(value), encoding="utf-8")
+
+    def race(self, second_us):
+        self.put(self.raw / "softmax" / "race.json", {"trial": [trial(128, 100), trial(256, second_us)]})
+
+    def run_tool(self, *arguments):
+        err = io.StringIO()
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(err):
+            code = measuring.main(["--file", str(self.file), *map(str, arguments)])
+        return code, err.getvalue()
+
+    def figures(self):
+        code, err = self.run_tool(self.raw)
+        self.assertEqual(code, 0, err)
+        return json.loads(self.file.read_text(encoding="utf-8"))
+
+    def test_figures(self):
+        figures = self.figures()
+        row = figures["agreement"][0]
+        self.assertEqual((row["sweeps"], row["distinct_winners"], row["pairs"], row["pairs_agreeing"]), (3, 2, 3, 3))
+        self.assertEqual((row["valid_candidates"], row["within_3_percent"]), (4, 3))
+        self.assertEqual(row["worst_difference"], 0.004)
+        self.assertEqual(figures["intervals"]["served"], 6)
+        self.assertEqual(figures["intervals"]["within_target"], 6)
+        self.assertEqual(figures["smallest_kernel_us"], 1.9)
+        self.assertEqual(figures["faults"][0], {"kind": "illegal_address", "outcome": "OUT_OF_BOUNDS", "bad_ms": 410.0,
+                                                "next_ready_ms": 50.0})
+        self.assertEqual(figures["faults"][1]["beyond_limit_ms"], 120)
+        self.assertEqual((figures["shares"][0]["wall_s"], figures["shares"][0]["measure"]), (10, 0.4))
+        self.assertEqual(self.run_tool("--check"), (0, ""))
+
+    def test_disagreement_shows(self):
+        self.race(102)
+        figures = self.figures()
+        self.assertEqual(figures["agreement"][0]["pairs_agreeing"], 1)
+        self.assertAlmostEqual(figures["agreement_share"], 1 / 3, 3)
+
+    def test_a_winner_that_was_not_raced_is_an_error(self):
+        self.put(self.raw / "softmax" / "race.json", {"trial": [trial(128, 100)]})
+        code, err = self.run_tool(self.raw)
+        self.assertEqual(code, 1)
+        self.assertIn("no time of softmax:block=256", err)
+
+    def test_others_figures_are_kept(self):
+        self.put(self.file, {"mutants": {"caught": 60, "of": 60}})
+        self.assertEqual(self.figures()["mutants"], {"caught": 60, "of": 60})
+
+    def test_tables(self):
+        page = self.raw / "page.md"
+        text = "".join(f"<!-- measuring:{n} -->\nold\n<!-- /measuring -->\n" for n in
+                       ("agreement", "intervals", "faults", "shares"))
+        page.write_text(text, encoding="utf-8")
+        self.figures()
+        self.assertEqual(self.run_tool("--check-tables", page)[0], 1)
+        self.assertEqual(self.run_tool("--table", page)[0], 0)
+        self.assertEqual(self.run_tool("--check-tables", page)[0], 0)
+        written = page.read_text(encoding="utf-8")
+        self.assertIn("| `softmax rows=1 cols=2 dtype=bf16` | 3 | 2 | 4 | 3 | 3 of 3 | 0.4 % |", written)
+        self.assertIn("| `spin` | TIMEOUT | 1120.0 ms | 120.0 ms | – |", written)
+        page.write_text("<!-- measuring:agreement -->\nno end\n", encoding="utf-8")
+        self.assertEqual(self.run_tool("--table", page)[0], 1)
+
+    def test_too_few_candidates_near_the_best_are_found(self):
+        for file in self.raw.glob("softmax/run*/trials.json"):
+            self.put(file, {"trial": [trial(128, 100), trial(256, 120)]})
+        self.figures()
+        code, err = self.run_tool("--check")
+        self.assertEqual(code, 1)
+        self.assertIn("fewer than three candidates", err)
+
+
+if __name__ == "__main__":
+    unittest.main()
