@@ -42,6 +42,8 @@ struct OpTensorInstance {
   int64_t bytes = 0;
   double fill_mean = 0;
   double fill_stddev = 1;
+  // An INT32 tensor of indices in [0, fill_range); 0 = filled by mean and deviation.
+  int64_t fill_range = 0;
 };
 
 // One operator kind. Immutable.

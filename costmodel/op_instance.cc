@@ -15,6 +15,8 @@ constexpr int kTensorAlignment = 16;
 // Inputs of chains with sqrt, log or division: generated values stay within 3.47 standard deviations of the
 // mean (kernels/generate.h), so these are positive and away from zero.
 constexpr double kPositiveMean = 4;
+// Indices are non-negative int32.
+constexpr int64_t kIndexRangeMax = int64_t{1} << 31;
 
 absl::Status BadSize(const Op& op, absl::string_view tensor, absl::string_view what) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_VALUE", absl::StrCat(op.text, ": tensor ", tensor, ": ", what),
@@ -91,6 +93,13 @@ absl::StatusOr<std::vector<OpTensorInstance>> OpSchema::Tensors(const Op& op) co
     tensor.elements = tensor.bytes / element;
     tensor.fill_mean = declared.fill_mean();
     tensor.fill_stddev = declared.fill_stddev() == 0 ? 1 : declared.fill_stddev();
+    if (parsed.fill_range.has_value()) {
+      RT_ASSIGN_OR_RETURN(tensor.fill_range, parsed.fill_range->Eval(op.names));
+      if (tensor.spec.dtype() != v1::INT32 || tensor.fill_range < 1 || tensor.fill_range > kIndexRangeMax) {
+        return BadSize(op, declared.name(),
+                       absl::StrCat("fill_range is for int32 and within 1 … 2^31, not ", tensor.fill_range));
+      }
+    }
     if (!declared.chain_inputs()) {
       tensors.push_back(std::move(tensor));
       continue;

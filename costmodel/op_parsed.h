@@ -23,6 +23,7 @@ struct OpSchema::Parsed {
     std::optional<Expression> dtype;  // always set
     std::vector<Expression> dims;
     std::optional<Expression> when;
+    std::optional<Expression> fill_range;
   };
   struct WorkExprs {
     std::optional<Expression> tensor_ops, tensor_dtype, fp32_ops, sfu_ops, bytes_read, bytes_written;

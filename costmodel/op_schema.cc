@@ -175,6 +175,7 @@ class OpSchemaCompiler {
         parsed.dims.push_back(std::move(e));
       }
       RT_ASSIGN_OR_RETURN(parsed.when, Optional(absl::StrCat(field, ".when"), tensor.when()));
+      RT_ASSIGN_OR_RETURN(parsed.fill_range, Optional(absl::StrCat(field, ".fill_range"), tensor.fill_range()));
       parsed_->tensors.push_back(std::move(parsed));
     }
     if (!output) return Bad("tensor", "there is no output");

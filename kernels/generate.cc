@@ -80,6 +80,13 @@ double RoundToDType(float value, v1::DType dtype) {
   }
 }
 
+int64_t GenerateIndex(uint64_t seed, uint32_t tensor, uint64_t index, int64_t range) {
+  const std::array<uint32_t, 4> words =
+      Philox4x32({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), tensor, 0},
+                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  return static_cast<int64_t>((uint64_t{words[0]} << 32 | words[1]) % static_cast<uint64_t>(range));
+}
+
 double GenerateElement(uint64_t seed, uint32_t tensor, uint64_t index, float mean, float stddev, v1::DType dtype) {
   const std::array<uint32_t, 4> words =
       Philox4x32({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), tensor, 0},

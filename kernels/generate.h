@@ -17,6 +17,9 @@ namespace rooftune {
 // The element as a double, after rounding to `dtype` (round to nearest even; integers saturate).
 double GenerateElement(uint64_t seed, uint32_t tensor, uint64_t index, float mean, float stddev, v1::DType dtype);
 
+// Element of a tensor of indices: (word 0 · 2^32 + word 1) of the same Philox call, modulo `range` (at least 1).
+int64_t GenerateIndex(uint64_t seed, uint32_t tensor, uint64_t index, int64_t range);
+
 // Rounds a float to a dtype and back.
 double RoundToDType(float value, v1::DType dtype);
 

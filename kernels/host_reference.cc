@@ -19,6 +19,12 @@ using host_reference_internal::Problem;
 // Rows that a check touches: row operators compute a whole row for one element, and a GEMM needs one row of A for
 // each; 32 rows of 128 elements make a check of 4096.
 constexpr int64_t kCheckRows = 32;
+// Output elements recomputed where that is cheap: enough for all corners and tails.
+constexpr int kCheckElements = 4096;
+// Inputs generated (about 20 ns each) where every output element is a reduction of its own, and the longest of those
+// that is still checked.
+constexpr int64_t kCheckedTerms = int64_t{1} << 22;
+constexpr int64_t kLongestCheckedSum = int64_t{1} << 26;
 
 absl::StatusOr<Problem> MakeProblem(const OpSchema& schema, const Op& op, uint64_t seed,
                                     const std::map<std::string, double>& scalars) {
@@ -86,6 +92,10 @@ namespace host_reference_internal {
 
 double Problem::Input(int tensor, int64_t index) const {
   const OpTensorInstance& t = tensors[tensor];
+  if (t.fill_range > 0) {
+    return static_cast<double>(
+        GenerateIndex(seed, static_cast<uint32_t>(tensor), static_cast<uint64_t>(index), t.fill_range));
+  }
   return GenerateElement(seed, static_cast<uint32_t>(tensor), static_cast<uint64_t>(index),
                          static_cast<float>(t.fill_mean), static_cast<float>(t.fill_stddev), t.spec.dtype());
 }
@@ -116,7 +126,16 @@ absl::Status Problem::CheckOutput(const std::string& tensor, const std::vector<i
 
 bool HasHostReference(const std::string& kind) {
   return kind == "gemm" || kind == "softmax" || kind == "rmsnorm" || kind == "layernorm" || kind == "glu" ||
-         kind == "elementwise";
+         kind == "elementwise" || kind == "cross_entropy" ||
+         kind == "rope" || kind == "permute" || kind == "reduce";
+}
+
+int HostCheckElements(const std::string& kind, int64_t accumulation_length) {
+  if (!HasHostReference(kind)) return 0;
+  const bool reduces = kind == "cross_entropy" || kind == "reduce";
+  if (!reduces) return kCheckElements;
+  if (accumulation_length > kLongestCheckedSum) return 0;
+  return static_cast<int>(std::clamp<int64_t>(kCheckedTerms / accumulation_length, 16, kCheckElements));
 }
 
 absl::StatusOr<std::unique_ptr<HostReference>> MakeHostReference(const OpSchema& schema, const Op& op, uint64_t seed,
@@ -129,6 +148,10 @@ absl::StatusOr<std::unique_ptr<HostReference>> MakeHostReference(const OpSchema&
     if (op.kind == "rmsnorm") return host_reference_internal::MakeNorm(std::move(problem), /*center=*/false);
     if (op.kind == "layernorm") return host_reference_internal::MakeNorm(std::move(problem), /*center=*/true);
     if (op.kind == "glu") return host_reference_internal::MakeGlu(std::move(problem));
+    if (op.kind == "cross_entropy") return host_reference_internal::MakeCrossEntropy(std::move(problem));
+    if (op.kind == "rope") return host_reference_internal::MakeRope(std::move(problem));
+    if (op.kind == "permute") return host_reference_internal::MakePermute(std::move(problem));
+    if (op.kind == "reduce") return host_reference_internal::MakeReduce(std::move(problem));
     return host_reference_internal::MakeElementwise(std::move(problem));
   }
   return Error(absl::StatusCode::kNotFound, "NO_REFERENCE",

@@ -30,6 +30,9 @@ class HostReference {
 absl::StatusOr<std::unique_ptr<HostReference>> MakeHostReference(const OpSchema& schema, const Op& op, uint64_t seed,
                                                                  const std::map<std::string, double>& scalars);
 bool HasHostReference(const std::string& kind);
+// Output elements to recompute on the CPU so that it takes about a second; 0 where there is no reference or where a
+// single element takes longer.
+int HostCheckElements(const std::string& kind, int64_t accumulation_length);
 
 // Up to `count` flat indices of a tensor of these dims: all corners, tails of every dimension, and a
 // seeded spread; grouped in few rows so that row operators stay cheap. Sorted, unique.

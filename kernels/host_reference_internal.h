@@ -59,6 +59,10 @@ std::unique_ptr<HostReference> MakeSoftmax(Problem problem);
 std::unique_ptr<HostReference> MakeNorm(Problem problem, bool center);
 std::unique_ptr<HostReference> MakeGlu(Problem problem);
 std::unique_ptr<HostReference> MakeElementwise(Problem problem);
+std::unique_ptr<HostReference> MakeCrossEntropy(Problem problem);
+std::unique_ptr<HostReference> MakeRope(Problem problem);
+std::unique_ptr<HostReference> MakePermute(Problem problem);
+std::unique_ptr<HostReference> MakeReduce(Problem problem);
 
 }  // namespace rooftune::host_reference_internal
 

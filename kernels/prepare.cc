@@ -8,13 +8,6 @@
 #include "kernels/template_library.h"
 
 namespace rooftune {
-namespace {
-
-// Output elements recomputed on the CPU where it can: enough for all corners and tails, and quick.
-constexpr int kCpuCheckElements = 4096;
-
-}  // namespace
-
 absl::StatusOr<worker::v1::PrepareRequest> MakePrepare(const TemplateLibrary& library, const Op& op,
                                                        const DeviceProfile& device, uint64_t seed) {
   const OpSchema* schema = library.ops().Find(op.kind);
@@ -35,12 +28,13 @@ absl::StatusOr<worker::v1::PrepareRequest> MakePrepare(const TemplateLibrary& li
     if (tensor.spec.role() == v1::TensorSpec::OUTPUT) continue;
     to->mutable_fill()->set_mean(tensor.fill_mean);
     to->mutable_fill()->set_stddev(tensor.fill_stddev);
+    to->mutable_fill()->set_range(tensor.fill_range);
   }
   for (const auto& scalar : schema->Scalars(op)) *request.add_scalar() = scalar;
   RT_ASSIGN_OR_RETURN(const int64_t length, schema->AccumulationLength(op));
   request.mutable_tolerance()->set_accumulation_length(length);
   request.mutable_tolerance()->set_scale(1);
-  request.set_cpu_check_elements(HasHostReference(op.kind) ? kCpuCheckElements : 0);
+  request.set_cpu_check_elements(HostCheckElements(op.kind, length));
   return request;
 }
 

@@ -26,10 +26,10 @@ Precision PrecisionOf(v1::DType dtype) {
       return {0x1p-3, 0x1p-9};
     case v1::FP8_E5M2:
       return {0x1p-2, 0x1p-16};
-    // Rounding a value that lies between two integers may go either way.
+    // Rounding a value to the nearest integer moves it by at most a half; an index that is off by one is wrong.
     case v1::INT8:
     case v1::INT32:
-      return {0, 1};
+      return {0, 0.5};
     default:
       return {0x1p-23, 0x1p-149};
   }

@@ -62,6 +62,11 @@ layernorm rows=16384 cols=8192 dtype=bf16 residual=1 bias=1
 softmax rows=16384 cols=8192 dtype=bf16 log=1
 softmax rows=16384 cols=16384 dtype=bf16 causal=1
 glu rows=16384 cols=14336 dtype=bf16
+cross_entropy rows=8192 vocab=128256 dtype=bf16
+rope tokens=16384 heads_q=32 heads_kv=8 head_dim=128 dtype=bf16
+permute d0=16384 d1=16384 dtype=bf16 perm=10
+reduce rows=16384 cols=16384 dtype=bf16
+layernorm rows=32768 cols=4096 dtype=bf16 quant=int8
 elementwise n=134217728 dtype=bf16 chain=relu(add(a,b))
 elementwise n=134217728 dtype=fp32 chain=fma(a,b,c)
 elementwise n=1000003 dtype=fp16 chain=gelu(a)

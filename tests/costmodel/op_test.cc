@@ -51,7 +51,8 @@ TEST(OpTest, BuiltinKindsAndTheirExamples) {
     EXPECT_TRUE(schema->AccumulationLength(op).ok());
     EXPECT_EQ(schema->proto().reference().symbol(), "rt_reference");
   }
-  EXPECT_EQ(kinds, (std::vector<std::string>{"elementwise", "gemm", "glu", "layernorm", "rmsnorm", "softmax"}));
+  EXPECT_EQ(kinds, (std::vector<std::string>{"cross_entropy", "elementwise", "gemm", "glu", "layernorm", "permute",
+                                             "reduce", "rmsnorm", "rope", "softmax"}));
 }
 
 TEST(OpTest, CanonicalTextIsInSchemaOrderWithoutDefaults) {
@@ -86,7 +87,7 @@ TEST(OpTest, RefusesWithReasonAndAdvice) {
     const char* expected;
   } cases[] = {
       {"gem m=1 n=1 k=1 dtype=bf16", "UNKNOWN_OP", "did you mean gemm?"},
-      {"", "UNKNOWN_OP", "known: elementwise, gemm, glu, layernorm, rmsnorm, softmax"},
+      {"", "UNKNOWN_OP", "known: cross_entropy, elementwise, gemm"},
       {"gemm m=1 n=1 dtype=bf16", "MISSING_DIM", "needs k="},
       {"gemm m=1 n=1 k=1", "MISSING_ATTRIBUTE", "needs dtype="},
       {"gemm m=1 n=1 k=1 dtype=bf17", "BAD_VALUE", "did you mean bf16?"},
@@ -228,6 +229,81 @@ TEST(OpTest, GemmWorkEqualsCountedLoops) {
   const Work gelu = WorkOf("gemm m=3 n=5 k=7 dtype=bf16 act=gelu");
   EXPECT_EQ(OpsOn(gelu, "sfu"), 15);
   EXPECT_EQ(OpsOn(gelu, "fp32"), 7 * 15);
+}
+
+TEST(OpTest, LossRotationAndReductionWorkEqualsCountedLoops) {
+  Counter loss, turn;
+  for (int r = 0; r < 3; ++r) {
+    for (int j = 0; j < 5; ++j) {
+      if (j > 0) loss.fp32 += 2;  // maximum, sum
+      loss.fp32 += 2 + 1;         // exponent, scaling of the gradient
+      loss.sfu += 1;
+      loss.read += 2;
+      loss.written += 2;
+    }
+    loss.fp32 += 3 + 1;  // loss, target of the gradient
+    loss.sfu += 1;       // logarithm
+    loss.read += 4;
+    loss.written += 4;
+  }
+  const Work cross_entropy = WorkOf("cross_entropy rows=3 vocab=5 dtype=bf16 grad=1");
+  EXPECT_EQ(OpsOn(cross_entropy, "fp32"), loss.fp32);
+  EXPECT_EQ(OpsOn(cross_entropy, "sfu"), loss.sfu);
+  EXPECT_EQ(cross_entropy.bytes_read, loss.read);
+  EXPECT_EQ(cross_entropy.bytes_written, loss.written);
+  EXPECT_EQ(WorkOf("cross_entropy rows=3 vocab=5 dtype=bf16").bytes_written, 3 * 4);
+
+  for (int t = 0; t < 2; ++t) {
+    for (int pair = 0; pair < (4 + 1) * 3; ++pair) {
+      turn.fp32 += 2 * (1 + 2);  // a product and a fused multiply-add for each of the two
+      turn.read += 4;
+      turn.written += 4;
+    }
+    turn.read += 3 * 2 * 4;  // cosines and sines
+  }
+  const Work rope = WorkOf("rope tokens=2 heads_q=4 heads_kv=1 head_dim=6 dtype=bf16");
+  EXPECT_EQ(OpsOn(rope, "fp32"), turn.fp32);
+  EXPECT_EQ(rope.bytes_read, turn.read);
+  EXPECT_EQ(rope.bytes_written, turn.written);
+
+  EXPECT_EQ(OpsOn(WorkOf("reduce rows=3 cols=5 dtype=fp16"), "fp32"), 3 * 4);
+  EXPECT_EQ(OpsOn(WorkOf("reduce rows=3 cols=5 dtype=fp16 axis=col kind=mean"), "fp32"), 5 * 3);
+  EXPECT_EQ(OpsOn(WorkOf("reduce rows=3 cols=5 dtype=fp16 axis=full kind=var"), "fp32"), 4 * 15);
+  EXPECT_EQ(WorkOf("reduce rows=3 cols=5 dtype=fp16 axis=col kind=var").bytes_written, 2 * 5 * 4);
+  const Work permute = WorkOf("permute d0=3 d1=5 dtype=fp16 perm=10");
+  EXPECT_EQ(permute.bytes_read, 30);
+  EXPECT_EQ(permute.bytes_written, 30);
+  EXPECT_TRUE(permute.pipe_ops.empty());
+}
+
+TEST(OpTest, PermutationsMustBePermutations) {
+  const OpSchema* permute = Catalog().Find("permute");
+  const auto extents = [&](const std::string& text) {
+    std::vector<int64_t> dims;
+    const auto tensors = permute->Tensors(MustParse(text));
+    for (const auto& dim : tensors->at(1).spec.dim()) dims.push_back(dim.value());
+    return dims;
+  };
+  EXPECT_EQ(extents("permute d0=2 d1=3 dtype=fp32 perm=10"), (std::vector<int64_t>{3, 2, 1, 1, 1}));
+  EXPECT_EQ(extents("permute d0=2 d1=3 d2=4 d3=5 dtype=fp32 perm=231"), (std::vector<int64_t>{2, 4, 5, 3, 1}));
+  EXPECT_EQ(extents("permute d0=2 d1=3 d2=4 d3=5 d4=6 dtype=fp32 perm=43210"), (std::vector<int64_t>{6, 5, 4, 3, 2}));
+  for (const char* text : {"permute d0=2 d1=3 dtype=fp32 perm=11", "permute d0=2 d1=3 d2=4 dtype=fp32 perm=10",
+                           "permute d0=2 d1=3 dtype=fp32 perm=30", "permute d0=2 dtype=fp32 perm=50",
+                           "permute d0=2 d1=3 d2=2 dtype=fp32 perm=2010"}) {
+    EXPECT_FALSE(Catalog().Parse(text).ok()) << text;
+  }
+}
+
+TEST(OpTest, IndexTensorsHaveARange) {
+  const auto tensors = Catalog().Find("cross_entropy")->Tensors(MustParse("cross_entropy rows=3 vocab=5 dtype=bf16"));
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  EXPECT_EQ(tensors->at(0).fill_range, 0);
+  EXPECT_EQ(tensors->at(1).spec.dtype(), v1::INT32);
+  EXPECT_EQ(tensors->at(1).fill_range, 5);
+  manifest::v1::Op proto = Catalog().Find("cross_entropy")->proto();
+  proto.mutable_tensor(0)->set_fill_range("vocab");
+  const auto floats = OpSchema::Create(proto, "test");
+  EXPECT_EQ(ErrorReason(floats.status()), "BAD_VALUE") << "only int32 tensors are indices";
 }
 
 TEST(OpTest, RowWorkEqualsCountedLoops) {

@@ -12,6 +12,7 @@
 #define __device__
 #define __global__ inline
 #define __forceinline__ inline
+#define __shared__
 #define __launch_bounds__(...)
 struct Dim {
   unsigned x;

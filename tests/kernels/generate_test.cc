@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include <cmath>
 #include <limits>
 
@@ -14,6 +16,19 @@ namespace {
 using Words = std::array<uint32_t, 4>;
 
 // Known answers published with the generator (Random123, kat_vectors).
+TEST(GenerateTest, IndicesAreUniformInTheirRange) {
+  std::vector<int> count(7);
+  for (uint64_t i = 0; i < 7000; ++i) {
+    const int64_t place = GenerateIndex(42, 1, i, 7);
+    ASSERT_TRUE(place >= 0 && place < 7);
+    ++count[static_cast<size_t>(place)];
+    ASSERT_EQ(place, GenerateIndex(42, 1, i, 7));
+  }
+  for (const int n : count) EXPECT_NEAR(n, 1000, 150);
+  EXPECT_EQ(GenerateIndex(42, 1, 5, 1), 0);
+  EXPECT_LT(GenerateIndex(42, 1, 5, int64_t{1} << 31), int64_t{1} << 31);
+}
+
 TEST(PhiloxTest, KnownAnswers) {
   EXPECT_EQ(Philox4x32({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(Philox4x32({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}), (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));

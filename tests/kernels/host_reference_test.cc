@@ -45,6 +45,12 @@ Instance Make(const std::string& text, const std::map<std::string, double>& scal
     const OpTensorInstance& tensor = (*tensors)[t];
     in.elements[tensor.spec.name()] = tensor.elements;
     for (int64_t i = 0; i < tensor.elements; ++i) {
+      if (tensor.fill_range > 0) {
+        const int64_t place =
+            GenerateIndex(kSeed, static_cast<uint32_t>(t), static_cast<uint64_t>(i), tensor.fill_range);
+        in.data[tensor.spec.name()].push_back(static_cast<double>(place));
+        continue;
+      }
       in.data[tensor.spec.name()].push_back(
           GenerateElement(kSeed, static_cast<uint32_t>(t), i, static_cast<float>(tensor.fill_mean),
                           static_cast<float>(tensor.fill_stddev), tensor.spec.dtype()));
@@ -273,6 +279,112 @@ TEST(HostReferenceTest, ElementwiseByItsDefinition) {
   for (const ReferenceValue& v : Make("elementwise n=5000 dtype=bf16 chain=add(log(a),rsqrt(b))").All("y")) {
     ASSERT_TRUE(std::isfinite(v.value) && std::isfinite(v.magnitude));
   }
+}
+
+TEST(HostReferenceTest, CrossEntropyByItsDefinition) {
+  const Instance in = Make("cross_entropy rows=4 vocab=11 dtype=bf16 grad=1", {{"grad_scale", 0.25}});
+  const auto loss = in.All("loss");
+  const auto gradient = in.All("dlogits");
+  for (int r = 0; r < 4; ++r) {
+    const double* x = &in.data.at("dlogits")[r * 11];
+    const int target = static_cast<int>(in.data.at("targets")[r]);
+    ASSERT_TRUE(target >= 0 && target < 11);
+    double sum = 0, total = 0;
+    for (int j = 0; j < 11; ++j) sum += std::exp(x[j]);
+    EXPECT_NEAR(loss[r].value, std::log(sum) - x[target], 1e-13);
+    EXPECT_GE(loss[r].magnitude, std::fabs(loss[r].value));
+    for (int j = 0; j < 11; ++j) {
+      EXPECT_NEAR(gradient[r * 11 + j].value, 0.25 * (std::exp(x[j]) / sum - (j == target)), 1e-14);
+      EXPECT_GE(gradient[r * 11 + j].magnitude, std::fabs(gradient[r * 11 + j].value));
+      total += gradient[r * 11 + j].value;
+    }
+    EXPECT_NEAR(total, 0, 1e-12);
+  }
+  // Without the gradient the logits have another name and the same numbers.
+  const auto plain = Make("cross_entropy rows=4 vocab=11 dtype=bf16").All("loss");
+  for (int r = 0; r < 4; ++r) EXPECT_EQ(plain[r].value, loss[r].value);
+}
+
+TEST(HostReferenceTest, RopeByItsDefinition) {
+  for (const bool interleaved : {false, true}) {
+    const Instance in = Make(std::string("rope tokens=3 heads_q=4 heads_kv=2 head_dim=6 dtype=fp16") +
+                             (interleaved ? " style=interleaved" : ""));
+    for (const bool q : {true, false}) {
+      const auto out = in.All(q ? "q_out" : "k_out");
+      const auto& x = in.data.at(q ? "q" : "k");
+      const int heads = q ? 4 : 2;
+      for (int t = 0; t < 3; ++t) {
+        for (int h = 0; h < heads; ++h) {
+          for (int i = 0; i < 3; ++i) {
+            const int head = (t * heads + h) * 6, a = head + (interleaved ? 2 * i : i);
+            const int b = head + (interleaved ? 2 * i + 1 : i + 3);
+            const double c = in.data.at("cos")[t * 3 + i], s = in.data.at("sin")[t * 3 + i];
+            EXPECT_DOUBLE_EQ(out[a].value, x[a] * c - x[b] * s);
+            EXPECT_DOUBLE_EQ(out[b].value, x[b] * c + x[a] * s);
+            EXPECT_DOUBLE_EQ(out[a].magnitude, std::fabs(x[a] * c) + std::fabs(x[b] * s));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(HostReferenceTest, PermuteByItsDefinition) {
+  const Instance in = Make("permute d0=2 d1=3 d2=4 d3=5 dtype=bf16 perm=2031");
+  const auto y = in.All("y");
+  // y is [4, 2, 5, 3].
+  for (int a = 0; a < 4; ++a) {
+    for (int b = 0; b < 2; ++b) {
+      for (int c = 0; c < 5; ++c) {
+        for (int d = 0; d < 3; ++d) {
+          EXPECT_EQ(y[((a * 2 + b) * 5 + c) * 3 + d].value, in.data.at("x")[((b * 3 + d) * 4 + a) * 5 + c]);
+        }
+      }
+    }
+  }
+  const Instance transpose = Make("permute d0=7 d1=3 dtype=fp32 perm=10");
+  EXPECT_EQ(transpose.All("y")[1].value, transpose.data.at("x")[3]);
+  // 021: a 0 in front is left out.
+  const Instance swap = Make("permute d0=2 d1=3 d2=4 dtype=fp32 perm=21");
+  EXPECT_EQ(swap.op.text, "permute d0=2 d1=3 d2=4 dtype=fp32 perm=21");
+  EXPECT_EQ(swap.All("y")[12 + 1].value, swap.data.at("x")[12 + 4]);
+}
+
+TEST(HostReferenceTest, ReduceByItsDefinition) {
+  const int rows = 5, cols = 7;
+  for (const std::string axis : {"row", "col", "full"}) {
+    const std::string op = "reduce rows=5 cols=7 dtype=bf16 axis=" + axis;
+    const Instance in = Make(op);
+    const int outputs = axis == "row" ? rows : axis == "col" ? cols : 1;
+    std::vector<std::vector<double>> terms(outputs);
+    for (int i = 0; i < rows * cols; ++i) {
+      terms[axis == "row" ? i / cols : axis == "col" ? i % cols : 0].push_back(in.data.at("x")[i]);
+    }
+    const auto sum = in.All("y"), max = Make(op + " kind=max").All("y"), mean = Make(op + " kind=mean").All("y");
+    const auto first = Make(op + " kind=argmax").All("index");
+    const auto variance = Make(op + " kind=var").All("variance");
+    ASSERT_EQ(static_cast<int>(sum.size()), outputs);
+    for (int o = 0; o < outputs; ++o) {
+      const auto largest = std::max_element(terms[o].begin(), terms[o].end());
+      double total = 0, spread = 0;
+      for (const double x : terms[o]) total += x;
+      for (const double x : terms[o]) spread += std::pow(x - total / terms[o].size(), 2);
+      EXPECT_NEAR(sum[o].value, total, 1e-13);
+      EXPECT_NEAR(mean[o].value, total / terms[o].size(), 1e-13);
+      EXPECT_EQ(max[o].value, *largest);
+      EXPECT_EQ(first[o].value, largest - terms[o].begin());
+      EXPECT_NEAR(variance[o].value, spread / terms[o].size(), 1e-13);
+      EXPECT_GE(sum[o].magnitude, std::fabs(sum[o].value));
+    }
+  }
+}
+
+TEST(HostReferenceTest, ReductionsAreCheckedOnFewerElements) {
+  EXPECT_EQ(HostCheckElements("softmax", 131072), 4096);
+  EXPECT_EQ(HostCheckElements("cross_entropy", 128), 4096);
+  EXPECT_EQ(HostCheckElements("cross_entropy", 128256), 32);
+  EXPECT_EQ(HostCheckElements("reduce", int64_t{1} << 30), 0);
+  EXPECT_EQ(HostCheckElements("attention", 1), 0);
 }
 
 TEST(HostReferenceTest, OrderOfIndicesDoesNotMatter) {

@@ -100,7 +100,15 @@ TEST(BuiltinTemplatesTest, ExamplesCanBePlannedCompiledAndPredicted) {
         "layernorm rows=7 cols=8192 dtype=fp16 residual=1 act=relu", "layernorm rows=5 cols=1000003 dtype=fp32",
         "rmsnorm rows=7 cols=8192 dtype=bf16 residual=1 quant=fp8_e4m3",
         "layernorm rows=9 cols=1001 dtype=fp32 quant=int8", "glu rows=3 cols=14336 dtype=bf16 packed=0 act=gelu",
-        "glu rows=1000 cols=7 dtype=fp32", "elementwise n=1000003 dtype=fp32 chain=fma(a,b,c)"}) {
+        "glu rows=1000 cols=7 dtype=fp32",
+        "elementwise n=1000003 dtype=fp32 chain=fma(a,b,c)", "cross_entropy rows=8192 vocab=128256 dtype=bf16 grad=1",
+        "cross_entropy rows=1 vocab=1 dtype=fp32", "rope tokens=1 heads_q=1 heads_kv=1 head_dim=2 dtype=fp32",
+        "rope tokens=77 heads_q=5 heads_kv=3 head_dim=80 dtype=bf16 style=interleaved",
+        "permute d0=1 dtype=fp16 perm=0", "permute d0=16384 d1=16383 dtype=bf16 perm=10",
+        "permute d0=3 d1=5 d2=7 d3=11 d4=13 dtype=fp32 perm=43210", "reduce rows=1 cols=1 dtype=fp32",
+        "reduce rows=1 cols=100003 dtype=bf16 axis=full kind=var",
+        "reduce rows=100003 cols=3 dtype=fp16 axis=col kind=argmax",
+        "reduce rows=16384 cols=8192 dtype=bf16 axis=col"}) {
     texts.push_back(text);
   }
   const DeviceProfile device = Hopper();

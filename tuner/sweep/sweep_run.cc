@@ -19,7 +19,6 @@ namespace {
 
 constexpr int kDefaultMaxTrials = 64;
 constexpr int kDefaultCompileTimeoutMs = 30'000;
-constexpr int kDefaultRunTimeoutMs = 20'000;
 constexpr size_t kMessageLimit = 4096;
 constexpr absl::Duration kSaveInterval = absl::Milliseconds(100);
 // How often a waiting lane looks whether it should stop.
@@ -299,8 +298,7 @@ absl::Status SweepRun::RunOnDevice(Candidate& candidate) {
   request.set_verify(true);
   request.set_measure(true);
   *request.mutable_options() = ScreeningOptions(sweep_.spec(), plan_->bounds, sweep_.progress().best_us());
-  const int limit = sweep_.spec().run_timeout_ms();
-  request.set_timeout_ms(RunDeadlineMs(trial.prediction().time_us(), limit > 0 ? limit : kDefaultRunTimeoutMs));
+  request.set_timeout_ms(RunDeadlineMs(trial.prediction().time_us(), sweep_.spec().run_timeout_ms()));
   const absl::Time begin = context_.clock.Now();
   const auto ran = context_.backend.runner->Run(request);
   const double wall_s = absl::ToDoubleSeconds(context_.clock.Now() - begin);

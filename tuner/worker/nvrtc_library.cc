@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/file_util.h"
 #include "base/error.h"
 #include "base/status_macros.h"
 
@@ -86,6 +87,9 @@ std::vector<std::string> Candidates(const std::string& explicit_path) {
     AddFolder(root + "/lib", &candidates);
   }
   if (!Env("ROOFTUNE_NVRTC_DIR").empty()) AddFolder(Env("ROOFTUNE_NVRTC_DIR"), &candidates);
+  // Beside a bundle's bin, and where scripts/setup puts it for a build tree (build/PRESET/bin).
+  AddFolder(ExecutableDir() + "/../lib", &candidates);
+  AddFolder(absl::StrCat(ExecutableDir(), "/../../deps/cuda/", kWheelFolders[0]), &candidates);
   AddWheels(&candidates);
   return candidates;
 }

@@ -16,6 +16,8 @@ constexpr int kMaxSets = 64;
 // Addresses of sets are as aligned as those of an allocator.
 constexpr int64_t kSetAlignment = 512;
 constexpr int kMaxTensors = 64;
+// Indices are non-negative int32.
+constexpr int64_t kIndexRangeMax = int64_t{1} << 31;
 // Left for the driver, libraries' workspaces and the timer.
 constexpr double kShareOfFree = 0.9;
 
@@ -79,12 +81,17 @@ absl::Status PreparedProblem::CheckRequest() const {
                    absl::StrCat("input '", name, "' would be all zeros; give it a mean or a deviation"));
     }
     const v1::DType dtype = tensor.spec().dtype();
-    const bool fillable = IsFloat(dtype) || (IsOutput(tensor) ? IsOutputOnly(dtype) : dtype == v1::FP64);
+    const int64_t range = tensor.fill().range();
+    if (range < 0 || range > kIndexRangeMax || (range > 0 && dtype != v1::INT32)) {
+      return Error(absl::StatusCode::kInvalidArgument, "BAD_PROBLEM",
+                   absl::StrCat("tensor '", name, "': a fill range of ", range, " for ", v1::DType_Name(dtype)));
+    }
+    const bool fillable =
+        IsFloat(dtype) || dtype == v1::INT32 || (IsOutput(tensor) ? IsOutputOnly(dtype) : dtype == v1::FP64);
     if (!fillable) {
-      return Error(
-          absl::StatusCode::kUnimplemented, "DTYPE",
-          absl::StrCat("tensor '", name, "': ", v1::DType_Name(tensor.spec().dtype()),
-                       " can't be generated and compared; use FP32, FP16 or BF16 (outputs also FP8_E4M3 or INT8)"));
+      return Error(absl::StatusCode::kUnimplemented, "DTYPE",
+                   absl::StrCat("tensor '", name, "': ", v1::DType_Name(dtype),
+                                " can't be generated and compared; use FP32, FP16, BF16 or INT32 (outputs also FP8_E4M3 or INT8)"));
     }
   }
   return absl::OkStatus();
@@ -166,7 +173,8 @@ absl::Status PreparedProblem::FillTensor(int i, cuda::DevicePtr at) {
   const worker::v1::ProblemTensor& tensor = tensors(i);
   // The tensor's position in the operator's list is its number in the generator; kernels/generate.h.
   return support_.Fill(at, tensor.elements(), tensor.spec().dtype(), request_.seed(), static_cast<uint32_t>(i),
-                       static_cast<float>(tensor.fill().mean()), static_cast<float>(tensor.fill().stddev()));
+                       static_cast<float>(tensor.fill().mean()), static_cast<float>(tensor.fill().stddev()),
+                       tensor.fill().range());
 }
 
 absl::Status PreparedProblem::RunReference() {

@@ -167,7 +167,8 @@ absl::Status RunSession::VerifyCandidate(const RunRequest& request, bool twice, 
   RT_ASSIGN_OR_RETURN(BoundPlan plan, BoundPlan::Create(context_, *participant->module, request.plan(), bindings));
   const auto reset = [&]() -> absl::Status {
     if (workspace != nullptr) RT_RETURN_IF_ERROR(workspace->FillOnes());
-    return problem_->ResetGuarded();
+    RT_RETURN_IF_ERROR(problem_->ResetGuarded());
+    return support_->ScrubShared();
   };
   const auto launch = [&] { return plan.Enqueue(context_); };
   RT_RETURN_IF_ERROR(reset());

@@ -11,7 +11,7 @@ namespace {
 constexpr double kReplayUs = 2000;
 constexpr int kMaxGraphNodes = 300;
 constexpr double kThrottledBelow = 0.97;
-constexpr int kRejectedBeforeRebase = 3;
+constexpr int kRejectedBeforeRebase = 2;
 constexpr double kNoisyAbove = 0.2;
 constexpr int kMaxRestarts = 3;
 // Fewer samples can't show a trend at 1 %.

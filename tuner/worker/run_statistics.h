@@ -64,7 +64,7 @@ class StopCriterion {
 
 // Which bursts to believe in the cool state, from the SM clock before and after each. The reference is the highest
 // clock seen; a burst that starts or ends more than 3 % below it is throttled. A card that can't hold that clock at
-// all (four bursts in a row) makes its own clock the reference. One gate a kernel: in a race, a kernel that draws
+// all (three bursts in a row) makes its own clock the reference. One gate a kernel: in a race, a kernel that draws
 // so much power that it never reaches the others' clock must still get its samples.
 class ClockGate {
  public:

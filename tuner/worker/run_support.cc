@@ -8,10 +8,10 @@
 namespace rooftune {
 namespace {
 
-constexpr const char* kSymbols[] = {"rt_fill",        "rt_poison",     "rt_reset_result", "rt_compare",
-                                    "rt_check_bytes", "rt_copy",       "rt_read",         "rt_write",
-                                    "rt_empty",       "rt_read_write", "rt_ffma",         "rt_ex2",
-                                    "rt_flush_read",  "rt_l2_read",    "rt_clock",        "rt_checksum"};
+constexpr const char* kSymbols[] = {"rt_fill",     "rt_poison",      "rt_reset_result", "rt_compare", "rt_check_bytes",
+                                    "rt_copy",     "rt_read",        "rt_write",        "rt_empty",   "rt_read_write",
+                                    "rt_ffma",     "rt_ex2",         "rt_flush_read",   "rt_l2_read", "rt_clock",
+                                    "rt_checksum", "rt_scrub_shared"};
 
 // Bytes that a block of 512 threads moves in one go, and its size; the copy kernel has smaller ones.
 constexpr int64_t kTileBytes = 32 << 10;
@@ -19,6 +19,7 @@ constexpr int kStreamBlock = 512;
 constexpr int64_t kCopyTileBytes = 4 << 10;
 constexpr int kCopyBlock = 256;
 constexpr int kElementBlock = 256;
+constexpr unsigned kScrubBlock = 1024;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t TileGrid(int64_t bytes) { return std::max<int64_t>(1, CeilDiv(bytes, kTileBytes)); }
@@ -32,6 +33,11 @@ absl::StatusOr<std::unique_ptr<SupportModule>> SupportModule::Create(const GpuCo
   for (const char* symbol : kSymbols) {
     RT_ASSIGN_OR_RETURN(kernels->functions_[symbol], kernels->module_->Function(symbol));
   }
+  // Beside it a block has no static shared memory, so it gets all.
+  RT_RETURN_IF_ERROR(context.driver().Check(
+      context.driver().FuncSetAttribute(kernels->functions_["rt_scrub_shared"], cuda::kFunctionMaxDynamicShared,
+                                        context.limits().shared_optin_bytes),
+      "raising shared memory of 'rt_scrub_shared'"));
   RT_ASSIGN_OR_RETURN(kernels->sink_, DeviceBuffer::Create(context, kernels->rate_threads() * 4));
   return kernels;
 }
@@ -52,7 +58,7 @@ int64_t SupportModule::ElementGrid(int64_t elements) const {
 }
 
 absl::Status SupportModule::Fill(cuda::DevicePtr out, int64_t elements, v1::DType dtype, uint64_t seed, uint32_t tensor,
-                                 float mean, float stddev) {
+                                 float mean, float stddev, int64_t range) {
   ArgumentPack pack;
   pack.AddPointer(out);
   pack.AddInt64(elements);
@@ -61,6 +67,7 @@ absl::Status SupportModule::Fill(cuda::DevicePtr out, int64_t elements, v1::DTyp
   pack.AddInt32(static_cast<int32_t>(tensor));
   pack.AddFloat(mean);
   pack.AddFloat(stddev);
+  pack.AddInt64(range);
   return Launch("rt_fill", ElementGrid(elements), kElementBlock, std::move(pack));
 }
 
@@ -107,6 +114,17 @@ absl::Status SupportModule::Checksum(cuda::DevicePtr from, int64_t bytes, cuda::
   pack.AddInt64(bytes);
   pack.AddPointer(sum);
   return Launch("rt_checksum", ElementGrid(CeilDiv(bytes, 4)), kElementBlock, std::move(pack));
+}
+
+absl::Status SupportModule::ScrubShared() {
+  KernelLaunch launch;
+  launch.symbol = "rt_scrub_shared";
+  launch.function = functions_[launch.symbol];
+  launch.config.grid_x = static_cast<unsigned>(context_.limits().sm_count);
+  launch.config.block_x = kScrubBlock;
+  launch.config.shared_bytes = static_cast<unsigned>(context_.limits().shared_optin_bytes);
+  launch.arguments.AddInt32(context_.limits().shared_optin_bytes / 4);
+  return launch.Enqueue(context_);
 }
 
 absl::Status SupportModule::FlushRead(cuda::DevicePtr from, int64_t bytes) {

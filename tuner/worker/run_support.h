@@ -32,14 +32,17 @@ class SupportModule {
   // FAILED_PRECONDITION naming a kernel that the cubin lacks.
   static absl::StatusOr<std::unique_ptr<SupportModule>> Create(const GpuContext& context, const std::string& cubin);
 
+  // A `range` above 0 makes an INT32 tensor one of indices in [0, range).
   absl::Status Fill(cuda::DevicePtr out, int64_t elements, v1::DType dtype, uint64_t seed, uint32_t tensor, float mean,
-                    float stddev);
+                    float stddev, int64_t range = 0);
   absl::Status Poison(cuda::DevicePtr out, int64_t bytes);
   absl::Status ResetResult(cuda::DevicePtr result);
   absl::Status Compare(cuda::DevicePtr out, cuda::DevicePtr reference, cuda::DevicePtr magnitude, int64_t elements,
                        v1::DType dtype, const ErrorBound& bound, cuda::DevicePtr result);
   // Adds the bytes that are not 0xFF to the 64-bit counter `damaged`.
   absl::Status CheckBytes(cuda::DevicePtr from, int64_t bytes, cuda::DevicePtr damaged);
+  // The poison pattern into the shared memory of all SMs.
+  absl::Status ScrubShared();
   // Adds a checksum of all bytes and their places to the 64-bit `sum`. `from` is aligned to 4 bytes.
   absl::Status Checksum(cuda::DevicePtr from, int64_t bytes, cuda::DevicePtr sum);
   absl::Status FlushRead(cuda::DevicePtr from, int64_t bytes);

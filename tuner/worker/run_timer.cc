@@ -17,7 +17,8 @@ constexpr double kSlowUs = 50'000;
 // Below this length a sample is preceded by an untimed replay: the host needs some microseconds to submit a graph,
 // which must pass while the device is busy.
 constexpr double kLeadInBelowUs = 5000;
-constexpr double kLongestRestMs = 500;
+// An H200 that was throttled by 0.5 s of load is back at its cool rate after 100 ms (measured 2026-11-29).
+constexpr double kLongestRestMs = 100;
 constexpr int kFirstSamples = 3;
 // One run this many times slower than where a candidate is given up is enough to know it; less may be a cold start.
 constexpr double kHopeless = 3;
@@ -138,11 +139,14 @@ absl::Status KernelTimer::Burst(int max_samples) {
   }
   RT_ASSIGN_OR_RETURN(const auto clocks, ReadClocks());
   context_.highest_clock_mhz = std::max({context_.highest_clock_mhz, clocks.first, clocks.second});
+  const double reference_mhz = std::max({clock_gate_.reference_mhz(), clocks.first, clocks.second});
   if (cool && !clock_gate_.Accept(clocks.first, clocks.second)) {
     discarded_ += samples;
-    rest_ms_ = std::clamp(rest_ms_ * 2, 20.0, kLongestRestMs);
+    rest_ms_ = std::max(options_.rest_ms(), std::clamp(rest_ms_ * 2, 20.0, kLongestRestMs));
     return absl::OkStatus();
   }
+  // A kernel that can't hold the highest clock even after long rests gains nothing by them.
+  if (clock_gate_.reference_mhz() < reference_mhz) rest_ms_ = options_.rest_ms();
   sm_clock_mhz_ = clocks.second;
   return ReadBurst(executions);
 }

@@ -217,6 +217,11 @@ double DecodeElement(const unsigned char* bytes, v1::DType dtype) {
     const double size = exponent == 0 ? std::ldexp(fraction, -6) : std::ldexp(1 + fraction, exponent - 7);
     return (bytes[0] & 0x80) != 0 ? -size : size;
   }
+  if (dtype == v1::INT32) {
+    int32_t value = 0;
+    std::memcpy(&value, bytes, sizeof(value));
+    return value;
+  }
   const uint32_t bits = bytes[0] | static_cast<uint32_t>(bytes[1]) << 8;
   if (dtype == v1::BF16) {
     const uint32_t wide = bits << 16;

@@ -37,6 +37,12 @@ __device__ __forceinline__ RtPhilox rt_philox(rt_u64 seed, rt_u64 index, rt_u32 
   return {{c0, c1, c2, c3}};
 }
 
+// Element of a tensor of indices, uniform in [0, range).
+__device__ __forceinline__ int rt_generate_index(rt_u64 seed, rt_u32 tensor, rt_u64 index, rt_u64 range) {
+  const RtPhilox r = rt_philox(seed, index, tensor);
+  return static_cast<int>((static_cast<rt_u64>(r.word[0]) << 32 | r.word[1]) % range);
+}
+
 // stddev · √3 · 2^-24, rounded to float once.
 __device__ __forceinline__ float rt_generate_scale(float stddev) {
   return static_cast<float>(static_cast<double>(stddev) * (1.7320508075688772 / 16777216.0));

@@ -81,12 +81,18 @@ __device__ __forceinline__ void rt_store_tile(RtVec16* p, rt_i64 vectors, rt_i64
   }
 }
 
-// Fills a tensor: see generate.cuh. dtype: FP32, FP16, BF16 or FP64 (anything else fills nothing).
+// Fills a tensor: see generate.cuh. dtype: FP32, FP16, BF16, FP64 or INT32 (anything else fills nothing). A range above
+// 0 makes an INT32 tensor one of indices.
 // Launch: 8 blocks an SM × 256 threads.
 extern "C" __global__ void rt_fill(void* out, rt_i64 n, int dtype, rt_u64 seed, rt_u32 tensor, float mean,
-                                   float stddev) {
+                                   float stddev, rt_i64 range) {
   const float scale = rt_generate_scale(stddev);
   for (rt_i64 i = rt_thread(); i < n; i += rt_threads()) {
+    if (dtype == RT_INT32 && range > 0) {
+      static_cast<int*>(out)[i] =
+          rt_generate_index(seed, tensor, static_cast<rt_u64>(i), static_cast<rt_u64>(range));
+      continue;
+    }
     const float v = rt_generate(seed, tensor, static_cast<rt_u64>(i), mean, scale);
     if (dtype == RT_FP32) {
       static_cast<float*>(out)[i] = v;
@@ -96,6 +102,8 @@ extern "C" __global__ void rt_fill(void* out, rt_i64 n, int dtype, rt_u64 seed, 
       static_cast<rt_u16*>(out)[i] = RtType<RT_BF16>::store(v);
     } else if (dtype == RT_FP64) {
       static_cast<double*>(out)[i] = v;
+    } else if (dtype == RT_INT32) {
+      static_cast<int*>(out)[i] = __float2int_rn(v);
     }
   }
 }
@@ -123,6 +131,15 @@ extern "C" __global__ void rt_check_bytes(const void* p, rt_i64 bytes, rt_u64* d
   rt_u64 count = 0;
   for (rt_i64 i = rt_thread(); i < bytes; i += rt_threads()) count += base[i] != 0xFF;
   if (count != 0) atomicAdd(damaged, count);
+}
+
+// Fills the shared memory of an SM with the poison pattern: a kernel that reads what it has not yet written there must
+// not find what the launch before it left, which may be just what it needs.
+// Launch: one block an SM, with all the dynamic shared memory that a block can have (`words` of 4 bytes).
+extern "C" __global__ void __launch_bounds__(1024) rt_scrub_shared(int words) {
+  extern __shared__ rt_u32 rt_scrubbed[];
+  volatile rt_u32* const to = rt_scrubbed;
+  for (int i = static_cast<int>(threadIdx.x); i < words; i += static_cast<int>(blockDim.x)) to[i] = 0xFFFFFFFFu;
 }
 
 // Finalizer of splitmix64: every bit of the result depends on every bit of `z`.
@@ -171,6 +188,11 @@ __device__ __forceinline__ RtElement rt_element(const void* p, rt_i64 i, int dty
   if (dtype == RT_INT8) {
     // No value is free for poison: an element never written is a −1, which is wrong nearly everywhere.
     return {static_cast<double>(static_cast<const signed char*>(p)[i]), false};
+  }
+  if (dtype == RT_INT32) {
+    // −1 is no index, so it can stand for "never written" here, too.
+    const int v = static_cast<const int*>(p)[i];
+    return {static_cast<double>(v), v == -1};
   }
   const rt_u16 bits = static_cast<const rt_u16*>(p)[i];
   const float v = dtype == RT_FP16 ? RtType<RT_FP16>::load(bits) : RtType<RT_BF16>::load(bits);
@@ -244,8 +266,8 @@ __device__ __forceinline__ void rt_judge(RtElement got, double ref, double bound
 }
 
 // Compares a whole output with the reference: element i is right if |out − ref| ≤ relative·|ref| +
-// accumulate·mag + tiny. NaN matches NaN alone. dtype: FP32, FP16, BF16, FP8_E4M3 or INT8. Adds
-// to *result.
+// accumulate·mag + tiny. NaN matches NaN alone. dtype: FP32, FP16, BF16, FP8_E4M3, INT8 or INT32. Adds to
+// *result.
 // Launch: 8 blocks an SM × 256 threads.
 extern "C" __global__ void rt_compare(const void* out, const double* ref, const float* mag, rt_i64 n, int dtype,
                                       double relative, double accumulate, double tiny, CompareResult* result) {

@@ -8,6 +8,7 @@
 #define RT_FP64 4
 #define RT_FP8_E4M3 5
 #define RT_INT8 7
+#define RT_INT32 8
 
 typedef unsigned char rt_u8;
 typedef unsigned short rt_u16;

@@ -85,6 +85,7 @@ class RunSessionTest : public ::testing::Test {
       to->set_bytes(tensor.bytes);
       to->mutable_fill()->set_mean(tensor.fill_mean);
       to->mutable_fill()->set_stddev(tensor.fill_stddev);
+      to->mutable_fill()->set_range(tensor.fill_range);
     }
     request.set_support_cubin(FakeCuda::Cubin());
     request.set_reference_cubin(FakeCuda::Cubin());
@@ -582,6 +583,7 @@ TEST_F(RunSessionTest, RacersAreLaunchedTwiceAndMustAgreeWithThemselves) {
       AddKernel([&](const float* a, const float* b, float* y, int64_t n) { Right(a, b, y, ++other == 1 ? n : n / 2); });
   EXPECT_EQ(session_->Run(Candidate("unsteady")).outcome(), v1::OK);
   EXPECT_EQ(launch, 1) << "screening launches once";
+  EXPECT_EQ(cuda_.launches["rt_scrub_shared"], 1);
   worker::v1::RaceRequest request;
   for (const char* symbol : {"right", "unsteady", "lucky"})
     *request.add_entrant()->mutable_candidate() = Candidate(symbol);

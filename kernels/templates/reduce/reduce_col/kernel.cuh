@@ -1,0 +1,113 @@
+// Reductions along columns: a block has RT_LANES_X vectors of columns side by side and walks down the rows with
+// RT_BLOCK / RT_LANES_X rows at a time.
+//
+// Defines: RT_DTYPE; RT_KIND (common/reduce.cuh); RT_BLOCK threads a block; RT_LANES_X; RT_VEC elements a vector, a
+// divisor of cols; RT_ITEMS rows that a thread loads at once; RT_SPLIT blocks that share the rows: their results go to
+// the workspace and are merged by a second launch.
+//
+// Every sum has a fixed order: equal inputs give equal bits.
+#include "common/reduce.cuh"
+#include "common/types.cuh"
+#include "common/vector.cuh"
+
+namespace {
+
+typedef RtVector<RT_DTYPE, RT_VEC> Vector;
+typedef Vector::Store Store;
+constexpr int kLanesY = RT_BLOCK / RT_LANES_X;
+constexpr int kColumns = RT_LANES_X * RT_VEC;  // of a block
+
+__device__ __forceinline__ float shift_of(const Store* column) {
+  return RT_KIND == RT_KIND_VAR ? RtType<RT_DTYPE>::load(*column) : 0.0f;
+}
+
+// Rows [begin, end) of the thread's columns.
+__device__ __forceinline__ void reduce_rows(const Store* x, rt_i64 cols, rt_i64 begin, rt_i64 end,
+                                            RtReduction (&state)[RT_VEC]) {
+  float shift[RT_VEC];
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) {
+    shift[i] = shift_of(x + i);
+    state[i] = RtReduction::none();
+  }
+  for (rt_i64 row = begin + threadIdx.x / RT_LANES_X; row < end; row += RT_ITEMS * kLanesY) {
+    Vector v[RT_ITEMS];
+#pragma unroll
+    for (int k = 0; k < RT_ITEMS; ++k) {
+      if (row + k * kLanesY < end) v[k].load_stream(x + (row + k * kLanesY) * cols);
+    }
+#pragma unroll
+    for (int k = 0; k < RT_ITEMS; ++k) {
+      if (row + k * kLanesY >= end) continue;
+#pragma unroll
+      for (int i = 0; i < RT_VEC; ++i) state[i].add(v[k].get(i), static_cast<int>(row + k * kLanesY), shift[i]);
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_reduce_col(const Store* x,
+#if RT_SPLIT > 1
+                                                                     RtReduction* partial,
+#else
+                                                                     RtReduced* value,
+#if RT_KIND == RT_KIND_VAR
+                                                                     float* variance,
+#endif
+#endif
+                                                                     rt_i64 rows, rt_i64 cols) {
+  __shared__ RtReduction shared[kLanesY][kColumns];
+  const int lane_x = static_cast<int>(threadIdx.x) % RT_LANES_X, lane_y = static_cast<int>(threadIdx.x) / RT_LANES_X;
+  const rt_i64 block = blockIdx.x / RT_SPLIT, part = blockIdx.x % RT_SPLIT;
+  const rt_i64 first = block * kColumns, share = (rows + RT_SPLIT - 1) / RT_SPLIT;
+  const rt_i64 begin = part * share, end = begin + share < rows ? begin + share : rows;
+  if (first + lane_x * RT_VEC < cols) {
+    RtReduction state[RT_VEC];
+    reduce_rows(x + first + lane_x * RT_VEC, cols, begin, end, state);
+#pragma unroll
+    for (int i = 0; i < RT_VEC; ++i) shared[lane_y][lane_x * RT_VEC + i] = state[i];
+  }
+  __syncthreads();
+  for (int c = static_cast<int>(threadIdx.x); c < kColumns && first + c < cols; c += RT_BLOCK) {
+    RtReduction state = shared[0][c];
+    for (int y = 1; y < kLanesY; ++y) state.merge(shared[y][c]);
+#if RT_SPLIT > 1
+    partial[part * cols + first + c] = state;
+#else
+#if RT_KIND != RT_KIND_VAR
+    float* const variance = nullptr;
+#endif
+    RtReducedTo{value, variance}.store(first + c, state, rows, shift_of(x + first + c));
+#endif
+  }
+}
+
+#if RT_SPLIT > 1
+// 32 columns a block, with this many threads each.
+constexpr int kFinalLanes = 8;
+
+extern "C" __global__ void __launch_bounds__(32 * kFinalLanes)
+    rt_reduce_col_final(const Store* x, const RtReduction* partial, RtReduced* value,
+#if RT_KIND == RT_KIND_VAR
+                        float* variance,
+#endif
+                        rt_i64 rows, rt_i64 cols) {
+#if RT_KIND != RT_KIND_VAR
+  float* const variance = nullptr;
+#endif
+  __shared__ RtReduction shared[kFinalLanes][32];
+  const int lane = static_cast<int>(threadIdx.x) / 32;
+  const rt_i64 column = static_cast<rt_i64>(blockIdx.x) * 32 + threadIdx.x % 32;
+  RtReduction state = RtReduction::none();
+  if (column < cols) {
+#pragma unroll 8
+    for (int part = lane; part < RT_SPLIT; part += kFinalLanes) state.merge(partial[part * cols + column]);
+  }
+  shared[lane][threadIdx.x % 32] = state;
+  __syncthreads();
+  if (lane != 0 || column >= cols) return;
+  for (int y = 1; y < kFinalLanes; ++y) state.merge(shared[y][threadIdx.x % 32]);
+  RtReducedTo{value, variance}.store(column, state, rows, shift_of(x + column));
+}
+#endif
