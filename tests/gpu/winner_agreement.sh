@@ -27,7 +27,7 @@ stop() {
 }
 start() {
   stop
-  "$bin/rooftuned" --listen "$ROOFTUNE_ADDRESS" --data-dir "$work/data" --device "$device" --log-level error "$@" &
+  "$bin/rooftuned" --listen "$ROOFTUNE_ADDRESS" --data-dir "$work/data" --device "$device" --log-level error "$@" >/dev/null &
   daemon=$!
   for _ in $(seq 100); do [ -S "$work/s" ] && return 0; sleep 0.1; done
   echo "the daemon does not answer" >&2

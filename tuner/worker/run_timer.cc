@@ -22,7 +22,7 @@ constexpr double kLongestRestMs = 100;
 constexpr int kFirstSamples = 3;
 // One run this many times slower than where a candidate is given up is enough to know it; less may be a cold start.
 constexpr double kHopeless = 3;
-// Bursts that others disturbed before any could be used: with rests of up to half a second, some seconds.
+// Bursts that others disturbed before any could be used.
 constexpr int kMostContendedBursts = 20;
 // Of the device's clock words: before and after a burst, four each.
 constexpr int64_t kClockBytes = 32;
