@@ -26,6 +26,12 @@ void ServerCore::Attach(SweepManager& manager) {
   context.devices.Update(manager.Devices());
 }
 
+void ServerCore::OnChange(const v1::Sweep& sweep) {
+  // Whoever is told that a sweep ended asks for its result next: that must not be held back.
+  if (IsTerminal(sweep.state())) context.index.Flush(context.deps.clock.Now());
+  sweeps.OnChange(sweep);
+}
+
 void ServerCore::OnPublish(const std::vector<v1::TuningRecord>& published, int64_t generation) {
   context.index.Publish(published, generation);
   FlushLater();

@@ -25,7 +25,7 @@ class ServerCore {
 
   void Attach(SweepManager& manager);
   // For SweepManager::Options.
-  void OnChange(const v1::Sweep& sweep) { sweeps.OnChange(sweep); }
+  void OnChange(const v1::Sweep& sweep);
   void OnPublish(const std::vector<v1::TuningRecord>& records, int64_t generation);
 
   // Ends watching and waiting calls with UNAVAILABLE (DRAINING).

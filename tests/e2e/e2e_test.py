@@ -49,6 +49,12 @@ class ModelledDevice(unittest.TestCase):
         self.assertEqual(len(trials), 16)
         self.assertTrue(all("measurement" not in t for t in trials))
 
+    def test_what_was_tuned_is_served_at_once(self):
+        for cols in (128, 256, 512):  # in quick succession: publishing is held back to once a second otherwise
+            op = ["softmax", "rows=64", f"cols={cols}", "dtype=bf16"]
+            self.daemon.cli("tune", *op, "--max-trials", "1")
+            self.assertEqual(self.daemon.json("best", *op, "--miss", "fail")["match"], "EXACT")
+
     def test_generic_client_finds_health_and_services(self):
         with grpc.insecure_channel(self.daemon.address) as channel:
             check = channel.unary_unary("/grpc.health.v1.Health/Check")
