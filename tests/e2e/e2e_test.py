@@ -49,6 +49,21 @@ class ModelledDevice(unittest.TestCase):
         self.assertEqual(len(trials), 16)
         self.assertTrue(all("measurement" not in t for t in trials))
 
+    def test_every_template_compiles_for_every_architecture_without_spills(self):
+        # Operators for templates that do not implement their kind's example.
+        ops = {"gemm_simt": "gemm m=512 n=512 k=512 dtype=fp32", "permute_tile": "permute d0=512 d1=512 dtype=bf16 perm=10",
+               "reduce_col": "reduce rows=1024 cols=1024 dtype=bf16 axis=col"}
+        templates = [t for t in self.daemon.json("templates", "list")["template"]]
+        self.assertGreaterEqual(len(templates), 14)
+        for template in templates:
+            with self.subTest(template=template["id"]):
+                answer = self.daemon.json("templates", "check", template["id"], *ops.get(template["id"], "").split())
+                wanted = ["sm_90"] if template["id"] == "gemm_wgmma" else ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"]
+                self.assertEqual([r["arch"] for r in answer["result"]], wanted)
+                for result in answer["result"]:
+                    self.assertEqual(result["outcome"], "OK", result)
+                    self.assertNotIn("spill_store_bytes", result["resources"], result)
+
     def test_what_was_tuned_is_served_at_once(self):
         for cols in (128, 256, 512):  # in quick succession: publishing is held back to once a second otherwise
             op = ["softmax", "rows=64", f"cols={cols}", "dtype=bf16"]
