@@ -5,7 +5,6 @@ find_package(absl CONFIG REQUIRED)
 find_package(SQLite3 REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(OpenSSL REQUIRED)
-find_package(nlohmann_json CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
 

@@ -12,6 +12,9 @@
 namespace rooftune {
 namespace {
 
+// EvidenceRun.schema that is understood.
+constexpr int kEvidenceSchema = 1;
+
 absl::Status BadLine(size_t line, absl::string_view what) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_EVIDENCE", absl::StrCat("line ", line + 1, ": ", what),
                {{"line", absl::StrCat(line + 1)}});
@@ -78,8 +81,16 @@ absl::Status AddBaseline(size_t line, const v1::SweepBaseline& baseline, Parsed*
   return absl::OkStatus();
 }
 
+// A newer format may mean something else by the same fields.
+absl::Status CheckSchema(const v1::EvidenceRun& run) {
+  if (run.schema() <= kEvidenceSchema) return absl::OkStatus();
+  return Error(absl::StatusCode::kFailedPrecondition, "EVIDENCE_NEWER",
+               absl::StrCat("evidence of schema ", run.schema(), "; this rooftune reads up to ", kEvidenceSchema));
+}
+
 absl::StatusOr<Parsed> Parse(const std::vector<v1::ExportLine>& lines) {
   if (lines.empty() || !lines[0].has_run()) return BadLine(0, "evidence starts with a line that describes the run");
+  RT_RETURN_IF_ERROR(CheckSchema(lines[0].run()));
   Parsed parsed;
   // Lines belong to the run before them: an export of several devices has one a device.
   const v1::EvidenceRun* run = &lines[0].run();
@@ -88,6 +99,7 @@ absl::StatusOr<Parsed> Parse(const std::vector<v1::ExportLine>& lines) {
     switch (line.line_case()) {
       case v1::ExportLine::kRun:
         run = &line.run();
+        RT_RETURN_IF_ERROR(CheckSchema(*run));
         break;
       case v1::ExportLine::kSweep:
         RT_RETURN_IF_ERROR(AddSweep(i, line.sweep(), &parsed));

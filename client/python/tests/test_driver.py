@@ -52,9 +52,9 @@ class FakeLibrary:
 
 class DriverTest(unittest.TestCase):
     def setUp(self):
-        self.library = FakeLibrary()
-        self.driver = Driver(1, self.library)
-        self.library.names.clear()
+        self.cuda = FakeLibrary()
+        self.driver = Driver(1, self.cuda)
+        self.cuda.names.clear()
 
     def test_structures_are_laid_out_as_in_cuda_h(self):
         config, attribute = driver_module._LaunchConfig, driver_module._LaunchAttribute
@@ -64,26 +64,26 @@ class DriverTest(unittest.TestCase):
 
     def test_plain_launch(self):
         self.driver.launch(ctypes.c_void_p(5), (3, 2, 1), (128, 1, 1), 1, 4096, 77, [b"\1\2\3\4", b"12345678"])
-        self.assertEqual(self.library.launch, {"grid": [3, 2, 1], "block": [128, 1, 1], "shared": 4096, "stream": 77,
+        self.assertEqual(self.cuda.launch, {"grid": [3, 2, 1], "block": [128, 1, 1], "shared": 4096, "stream": 77,
                                                "values": [b"\1\2\3\4", b"12345678"]})
-        self.assertEqual(self.library.names, ["cuCtxPushCurrent_v2", "cuLaunchKernel", "cuCtxPopCurrent_v2"])
+        self.assertEqual(self.cuda.names, ["cuCtxPushCurrent_v2", "cuLaunchKernel", "cuCtxPopCurrent_v2"])
 
     def test_cluster_launch(self):
         self.driver.launch(ctypes.c_void_p(5), (8, 1, 2), (256, 1, 1), 4, 0, None, [b"\1\2\3\4", b"12345678"])
-        self.assertEqual(self.library.launch, {"grid": [8, 1, 2], "block": [256, 1, 1], "shared": 0, "stream": None,
+        self.assertEqual(self.cuda.launch, {"grid": [8, 1, 2], "block": [256, 1, 1], "shared": 0, "stream": None,
                                                "values": [b"\1\2\3\4", b"12345678"], "count": 1, "id": 4,
                                                "cluster": [4, 1, 1]})
-        self.assertIn("cuLaunchKernelEx", self.library.names)
+        self.assertIn("cuLaunchKernelEx", self.cuda.names)
 
     def test_tensor_map(self):
         made = self.driver.tensor_map(1 << 40, "BF16", [40, 10, 3], [80, 1 << 36], [64, 32, 1], [1, 1, 1], (0, 3, 2, 0))
         self.assertEqual(made, bytes(range(128)))
-        self.assertEqual(self.library.map, {"aligned": True, "type": 9, "rank": 3, "address": 1 << 40,
+        self.assertEqual(self.cuda.map, {"aligned": True, "type": 9, "rank": 3, "address": 1 << 40,
                                             "dims": [40, 10, 3], "strides": [80, 1 << 36], "box": [64, 32, 1],
                                             "element_strides": [1, 1, 1], "modes": [0, 3, 2, 0]})
         with self.assertRaisesRegex(CudaError, "3 dims, 1 strides and a box of 3"):
             self.driver.tensor_map(16, "BF16", [40, 10, 3], [80], [64, 32, 1], [1, 1, 1], (0, 3, 2, 0))
-        self.library.failing["cuTensorMapEncodeTiled"] = 1
+        self.cuda.failing["cuTensorMapEncodeTiled"] = 1
         with self.assertRaisesRegex(CudaError, r"cuTensorMapEncodeTiled: invalid argument \(1\)"):
             self.driver.tensor_map(16, "FP16", [40], [], [64], [1], (0, 3, 2, 0))
 
@@ -97,10 +97,10 @@ class DriverTest(unittest.TestCase):
             Driver(1, Old()).tensor_map(16, "FP16", [40], [], [64], [1], (0, 3, 2, 0))
 
     def test_the_callers_context_comes_back_after_an_error(self):
-        self.library.failing["cuLaunchKernel"] = 1
+        self.cuda.failing["cuLaunchKernel"] = 1
         with self.assertRaisesRegex(CudaError, r"cuLaunchKernel: invalid argument \(1\)"):
             self.driver.launch(ctypes.c_void_p(5), (1, 1, 1), (1, 1, 1), 1, 0, 0, [b"\0" * 4, b"\0" * 8])
-        self.assertEqual(self.library.names[-1], "cuCtxPopCurrent_v2")
+        self.assertEqual(self.cuda.names[-1], "cuCtxPopCurrent_v2")
 
     def test_architecture(self):
         self.driver.check_arch("sm_90")
@@ -109,7 +109,7 @@ class DriverTest(unittest.TestCase):
             self.driver.check_arch("sm_80")
 
     def test_address_nobody_knows(self):
-        self.library.failing["cuPointerGetAttribute"] = 1
+        self.cuda.failing["cuPointerGetAttribute"] = 1
         self.assertIsNone(self.driver.device_of(0x1000))
 
 

@@ -345,6 +345,18 @@ TEST_P(StoreConformanceTest, ImportedRecordsDisplaceOnlyWhatTheyBeat) {
   }
 }
 
+TEST_P(StoreConformanceTest, ANewerEvidenceFormatIsRefusedAsSuch) {
+  v1::ExportLine newer = RunLine();
+  newer.mutable_run()->set_schema(2);
+  // First, and as the run of a second device.
+  for (const std::vector<v1::ExportLine>& lines : {std::vector<v1::ExportLine>{newer, Line(MakeSweep("a"))},
+                                                   std::vector<v1::ExportLine>{RunLine(), newer, Line(MakeSweep("a"))}}) {
+    const Counts counts = Import(*store_, lines);
+    EXPECT_EQ(ErrorReason(counts.status), "EVIDENCE_NEWER") << counts.status;
+    EXPECT_FALSE(store_->GetSweep("sweeps/a").ok()) << "all or nothing";
+  }
+}
+
 TEST_P(StoreConformanceTest, ExportAndImportGiveTheSameAnswers) {
   v1::Sweep sweep = MakeSweep("a");
   sweep.set_request_id("mine");
