@@ -7,7 +7,7 @@
 namespace rooftune::host_reference_internal {
 namespace {
 
-constexpr int kAxes = 5;
+constexpr int kAxes = 8;
 
 class Permute : public HostReference {
  public:

@@ -101,7 +101,13 @@ TEST(BuiltinTemplatesTest, ExamplesCanBePlannedCompiledAndPredicted) {
         "rmsnorm rows=7 cols=8192 dtype=bf16 residual=1 quant=fp8_e4m3",
         "layernorm rows=9 cols=1001 dtype=fp32 quant=int8", "glu rows=3 cols=14336 dtype=bf16 packed=0 act=gelu",
         "glu rows=1000 cols=7 dtype=fp32",
-        "elementwise n=1000003 dtype=fp32 chain=fma(a,b,c)", "cross_entropy rows=8192 vocab=128256 dtype=bf16 grad=1",
+        "elementwise n=1000003 dtype=fp32 chain=fma(a,b,c)",
+        "elementwise n=4096 d1=33 d2=7 dtype=bf16 chain=where(gt(a,b:2:fp32),a,c:0) inplace=1",
+        "elementwise n=3 d1=5 dtype=fp16 chain=add(a,b:1) out=fp32", "softmax rows=333 cols=777 dtype=fp32",
+        "softmax rows=64 cols=1048576 dtype=bf16", "softmax rows=16 cols=1000001 dtype=fp16 mask=1",
+        "layernorm rows=8192 cols=32768 dtype=bf16 bias=1 pre=relu residual=1",
+        "permute d0=1 d1=16 d2=13 d3=1 d4=45 d5=2 d6=80 d7=2 dtype=bf16 perm=2461357",
+        "permute d0=4096 d1=1000 dtype=int8 perm=10", "cross_entropy rows=8192 vocab=128256 dtype=bf16 grad=1",
         "cross_entropy rows=1 vocab=1 dtype=fp32", "rope tokens=1 heads_q=1 heads_kv=1 head_dim=2 dtype=fp32",
         "rope tokens=77 heads_q=5 heads_kv=3 head_dim=80 dtype=bf16 style=interleaved",
         "permute d0=1 dtype=fp16 perm=0", "permute d0=16384 d1=16383 dtype=bf16 perm=10",
@@ -201,7 +207,9 @@ TEST(ReferenceTest, ArgumentsAreThoseThatExist) {
   EXPECT_THAT(arguments("gemm m=3 n=5 k=7 batch=2 dtype=bf16 bias=1 beta=1"),
               ElementsAre("a", "b", "c", "bias", "alpha", "beta_value", "value d", "magnitude d", "3", "5", "7", "2"));
   EXPECT_THAT(arguments("elementwise n=9 dtype=fp32 chain=fma(a,b,c)"),
-              ElementsAre("a", "b", "c", "value y", "magnitude y", "9"));
+              ElementsAre("a", "b", "c", "value y", "magnitude y", "9", "1", "1", "1"));
+  EXPECT_THAT(arguments("elementwise n=9 d1=4 dtype=fp32 chain=add(a,b:1) inplace=1"),
+              ElementsAre("io", "b", "value io", "magnitude io", "9", "4", "1", "1"));
   const auto reference = Builtins().ReferenceOf(MustParse(Builtins(), "gemm m=300 n=5 k=7 dtype=bf16"), Hopper());
   EXPECT_EQ(reference->plan.grid_x(), 6);  // 1500 elements
   EXPECT_THAT(reference->compile.define(), Contains("RT_LAYOUT=1"));
