@@ -51,8 +51,8 @@ TEST(OpTest, BuiltinKindsAndTheirExamples) {
     EXPECT_TRUE(schema->AccumulationLength(op).ok());
     EXPECT_EQ(schema->proto().reference().symbol(), "rt_reference");
   }
-  EXPECT_EQ(kinds, (std::vector<std::string>{"cross_entropy", "elementwise", "gemm", "glu", "layernorm", "permute",
-                                             "reduce", "rmsnorm", "rope", "softmax"}));
+  EXPECT_EQ(kinds, (std::vector<std::string>{"contiguous", "cross_entropy", "elementwise", "gemm", "glu", "layernorm",
+                                             "permute", "reduce", "rmsnorm", "rope", "softmax"}));
 }
 
 TEST(OpTest, CanonicalTextIsInSchemaOrderWithoutDefaults) {
@@ -87,7 +87,7 @@ TEST(OpTest, RefusesWithReasonAndAdvice) {
     const char* expected;
   } cases[] = {
       {"gem m=1 n=1 k=1 dtype=bf16", "UNKNOWN_OP", "did you mean gemm?"},
-      {"", "UNKNOWN_OP", "known: cross_entropy, elementwise, gemm"},
+      {"", "UNKNOWN_OP", "known: contiguous, cross_entropy, elementwise, gemm"},
       {"gemm m=1 n=1 dtype=bf16", "MISSING_DIM", "needs k="},
       {"gemm m=1 n=1 k=1", "MISSING_ATTRIBUTE", "needs dtype="},
       {"gemm m=1 n=1 k=1 dtype=bf17", "BAD_VALUE", "did you mean bf16?"},
@@ -309,6 +309,22 @@ TEST(OpTest, ChainsInPlaceHaveOneTensorLess) {
                            "elementwise n=8 dtype=fp16 chain=add(a,b) out=fp16",
                            "elementwise n=8 dtype=fp16 chain=add(a,b) out=fp32 inplace=1"}) {
     EXPECT_EQ(ErrorReason(Catalog().Parse(text).status()), "CONSTRAINT") << text;
+  }
+}
+
+TEST(OpTest, ViewsReadWhatTheyReach) {
+  // Every second column of 4 rows of 10: the last element reached is 3·10 + 8.
+  const Op op = MustParse("contiguous d0=4 d1=5 dtype=bf16 s0=10 s1=2");
+  const auto tensors = Catalog().Find("contiguous")->Tensors(op);
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  EXPECT_EQ(tensors->at(0).elements, 39);
+  EXPECT_EQ(WorkOf(op.text).bytes_read, 40);
+  EXPECT_EQ(WorkOf(op.text).bytes_written, 40);
+  // A row repeated, and windows that overlap.
+  EXPECT_EQ(WorkOf("contiguous d0=8 d1=5 dtype=fp32 s1=1").bytes_read, 20);
+  EXPECT_EQ(WorkOf("contiguous d0=8 d1=5 dtype=fp32 s0=1 s1=1").bytes_read, 48);
+  for (const char* text : {"contiguous d0=4 d1=5 dtype=bf16 s0=10 s1=-2", "contiguous d0=4 dtype=bf16 s0=1 s1=3"}) {
+    EXPECT_FALSE(Catalog().Parse(text).ok()) << text;
   }
 }
 

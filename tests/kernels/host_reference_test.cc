@@ -366,6 +366,17 @@ TEST(HostReferenceTest, PatchesOfAVideo) {
   }
 }
 
+TEST(HostReferenceTest, ViewsByTheirStrides) {
+  const Instance in = Make("contiguous d0=3 d1=2 d2=4 dtype=bf16 s0=20 s2=3");
+  const auto y = in.All("y");
+  ASSERT_EQ(in.data.at("x").size(), 50u);
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 2; ++j) {
+      for (int k = 0; k < 4; ++k) EXPECT_EQ(y[(i * 2 + j) * 4 + k].value, in.data.at("x")[i * 20 + k * 3]);
+    }
+  }
+}
+
 TEST(HostReferenceTest, PermuteByItsDefinition) {
   const Instance in = Make("permute d0=2 d1=3 d2=4 d3=5 dtype=bf16 perm=2031");
   const auto y = in.All("y");

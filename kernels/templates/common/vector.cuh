@@ -123,6 +123,18 @@ struct RtVector {
     }
   }
 
+  // Element i = these storage bits; elements are set in ascending order.
+  __device__ __forceinline__ void set_bits(int i, Store bits) {
+    if constexpr (D == RT_FP32) {
+      word[i] = __float_as_uint(bits);
+    } else {
+      constexpr int kPerWord = 4 / static_cast<int>(sizeof(Store));
+      const rt_u32 part = sizeof(Store) == 1 ? static_cast<rt_u8>(bits) : static_cast<rt_u16>(bits);
+      const int shift = i % kPerWord * (32 / kPerWord);
+      word[i / kPerWord] = i % kPerWord == 0 ? part : word[i / kPerWord] | part << shift;
+    }
+  }
+
   // Elements before `end` = the storage bits given.
   __device__ __forceinline__ void fill_before(int end, rt_u32 bits) {
 #pragma unroll
