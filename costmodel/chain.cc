@@ -250,12 +250,6 @@ ChainValue ApplyUnary(ChainOp op, const ChainValue& a) {
   return {nan, nan};
 }
 
-}  // namespace
-
-absl::StatusOr<Chain> ParseChain(absl::string_view text) { return Parser(text).Parse(); }
-
-namespace {
-
 ChainValue Compare(ChainOp op, const ChainValue& a, const ChainValue& b) {
   const double x = a.value, y = b.value;
   const bool holds = op == ChainOp::kGt ? x > y : op == ChainOp::kGe ? x >= y : x == y;
@@ -269,13 +263,16 @@ ChainValue Ternary(ChainOp op, const ChainValue& a, const ChainValue& b, const C
     return {a.value * b.value + c.value, m};
   }
   if (op == ChainOp::kClamp) {
-    return {std::fmin(std::fmax(a.value, b.value), c.value), std::fmax(std::fmax(a.magnitude, b.magnitude), c.magnitude)};
+    return {std::fmin(std::fmax(a.value, b.value), c.value),
+            std::fmax(std::fmax(a.magnitude, b.magnitude), c.magnitude)};
   }
   const ChainValue& taken = a.value != 0 ? b : c;
   return {taken.value, taken.magnitude + (a.exact ? 0 : a.magnitude * std::fabs(b.value - c.value))};
 }
 
 }  // namespace
+
+absl::StatusOr<Chain> ParseChain(absl::string_view text) { return Parser(text).Parse(); }
 
 ChainValue ApplyChainOp(ChainOp op, const ChainValue* operands) {
   const ChainValue& a = operands[0];

@@ -126,8 +126,8 @@ absl::Status Problem::CheckOutput(const std::string& tensor, const std::vector<i
 
 bool HasHostReference(const std::string& kind) {
   return kind == "gemm" || kind == "softmax" || kind == "rmsnorm" || kind == "layernorm" || kind == "glu" ||
-         kind == "elementwise" || kind == "cross_entropy" ||
-         kind == "rope" || kind == "permute" || kind == "contiguous" || kind == "reduce";
+         kind == "elementwise" || kind == "cross_entropy" || kind == "rope" || kind == "permute" ||
+         kind == "contiguous" || kind == "reduce";
 }
 
 int HostCheckElements(const std::string& kind, int64_t accumulation_length) {
