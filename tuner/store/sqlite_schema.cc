@@ -141,10 +141,22 @@ SELECT name, op, op_kind, device_key, provider, template, config,
 FROM records;
 )sql";
 
+// Failed compiles are no longer forgotten by a restart.
+constexpr char kVersion2[] = R"sql(
+CREATE TABLE compile_failures(
+  seq INTEGER PRIMARY KEY,
+  key TEXT NOT NULL UNIQUE,
+  nvrtc TEXT NOT NULL,
+  message TEXT NOT NULL,
+  digest TEXT NOT NULL,
+  payload BLOB NOT NULL
+) STRICT;
+)sql";
+
 }  // namespace
 
 const std::vector<std::string>& SchemaSteps() {
-  static const auto* const steps = new std::vector<std::string>{kVersion1};
+  static const auto* const steps = new std::vector<std::string>{kVersion1, kVersion2};
   return *steps;
 }
 
