@@ -17,8 +17,10 @@ TIMES = "20000 + 10*abs(block - 256) + 1000*abs(vec - 8)"
 
 
 class Scenario(unittest.TestCase):
+    FOLDER = None
+
     def setUp(self):
-        temp = tempfile.TemporaryDirectory(prefix="rooftune-scenario-")
+        temp = tempfile.TemporaryDirectory(prefix="rooftune-scenario-", dir=self.FOLDER)
         self.addCleanup(temp.cleanup)
         self.tmp = temp.name
         self.data = f"{self.tmp}/data"
@@ -31,9 +33,30 @@ class Scenario(unittest.TestCase):
         folder.mkdir(exist_ok=True)
         return Daemon("--device", fake_device(folder, **script), *flags, data=self.data)
 
+    def template(self, text):
+        """A template folder with the built-in elementwise kernel and this at the end of its manifest."""
+        source = SOURCE / "kernels/templates/elementwise/elementwise"
+        folder = pathlib.Path(self.tmp) / "templates/elementwise"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "kernel.cuh").write_text((source / "kernel.cuh").read_text())
+        (folder / "template.txtpb").write_text((source / "template.txtpb").read_text() + text)
+        return ["--template-dir", f"{self.tmp}/templates"]
+
+    def large_space(self):
+        """The same with thousands of points that differ only in a define."""
+        return self.template(f'param {{ name: "variant" value: {list(range(100))} }}\n'
+                             'define { name: "RT_VARIANT" expr: "variant" }\n'
+                             'default_config { name: "variant" value: 0 }\n')
+
     @staticmethod
     def counters(daemon):
         return {k: int(v) for k, v in daemon.json("devices", "show", "fake:test").get("counter", {}).items()}
+
+    @staticmethod
+    def keys(daemon, sweep, outcome=None):
+        """Compile keys of a sweep's trials: several configurations may share one."""
+        trials = daemon.json("trials", sweep["name"], "--limit", "1000")["trial"]
+        return {t["compile_key"] for t in trials if outcome in (None, t["outcome"])}
 
     @staticmethod
     def tune(daemon, *args, op=ELEMENTWISE, ok=True):
@@ -57,15 +80,6 @@ class B11(Scenario):
 
 
 class C6(Scenario):
-    def template(self, text):
-        """A template folder with the built-in elementwise kernel and this manifest."""
-        source = SOURCE / "kernels/templates/elementwise/elementwise"
-        folder = pathlib.Path(self.tmp) / "templates/elementwise"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "kernel.cuh").write_text((source / "kernel.cuh").read_text())
-        (folder / "template.txtpb").write_text((source / "template.txtpb").read_text() + text)
-        return ["--template-dir", f"{self.tmp}/templates"]
-
     def test_C6_a_record_that_breaks_todays_template_is_not_served(self):
         with self.daemon(*self.template("")) as daemon:
             self.tune(daemon, "--strategy", "exhaustive", "--max-trials", "400")
@@ -94,7 +108,8 @@ class C6(Scenario):
 
 class D8(Scenario):
     CANDIDATES = 5000
-    OP = ["gemm", "m=4096", "n=4096", "k=4096", "dtype=bf16"]
+    # In memory where there is such a folder: ten thousand syncs of a disk are no part of this.
+    FOLDER = "/dev/shm" if pathlib.Path("/dev/shm").is_dir() else None
 
     def usage(self, daemon):
         proc = pathlib.Path(f"/proc/{daemon.process.pid}")
@@ -104,10 +119,10 @@ class D8(Scenario):
                 "children": len(children.stdout.split()), "rss_mib": int(re.search(r"VmRSS:\s*(\d+)", status)[1]) / 1024}
 
     def test_D8_five_thousand_candidates_leave_nothing_behind(self):
-        with self.daemon("--artifact-limit", "1MiB", time_ns="1000000", virtual_time=True) as daemon:
-            self.tune(daemon, "--max-trials", "300", "--strategy", "random", op=self.OP)
+        with self.daemon("--artifact-limit", "1MiB", *self.large_space(), virtual_time=True, cubin_bytes=2048) as daemon:
+            self.tune(daemon, "--max-trials", "300", "--strategy", "random")
             before = self.usage(daemon)
-            sweep = self.tune(daemon, "--max-trials", str(self.CANDIDATES), "--strategy", "random", "--seed", "2", op=self.OP)
+            sweep = self.tune(daemon, "--max-trials", str(self.CANDIDATES), "--strategy", "random", "--seed", "2")
             self.assertEqual(sweep["progress"]["finished"], self.CANDIDATES, sweep)
             after = self.usage(daemon)
             counters = self.counters(daemon)
@@ -136,8 +151,7 @@ class F(Scenario):
             self.assertEqual(len({(a["record"]["name"], a["record"]["artifact_digest"]) for a in answers}), 1)
             sweeps = daemon.json("sweep", "list")["sweep"]
             self.assertEqual([s["state"] for s in sweeps], ["DONE"], "one job for all")
-            trials = daemon.json("trials", sweeps[0]["name"], "--limit", "1000")["trial"]
-            self.assertEqual(self.counters(daemon)["compiles"], len({t["compile_key"] for t in trials}) + 2)
+            self.assertEqual(self.counters(daemon)["compiles"], len(self.keys(daemon, sweeps[0])) + 2)
             fetching = [subprocess.Popen([BIN / "rooftune", "--address", daemon.address, "fetch", *ELEMENTWISE, "-o",
                                           f"{self.tmp}/out{i}"], stdout=subprocess.DEVNULL) for i in range(8)]
             self.assertEqual([f.wait(timeout=60) for f in fetching], [0] * 8)
@@ -187,16 +201,15 @@ class G3(Scenario):
 
     def test_G3_failed_compiles_survive_a_restart_until_the_toolchain_changes(self):
         with self.daemon(rules=self.FAILS) as daemon:
-            self.tune(daemon, "--strategy", "exhaustive", "--max-trials", "400")
-            failed = self.counters(daemon)["compiles"]
-            outcomes = daemon.json("sweep", "list")["sweep"][0]["progress"]["outcome"]
-            self.assertGreater(outcomes["COMPILE_FAILED"], 0)
+            first = self.keys(daemon, self.tune(daemon, "--strategy", "exhaustive", "--max-trials", "400"), "COMPILE_FAILED")
+            self.assertTrue(first)
         with self.daemon(rules=self.FAILS) as daemon:
             sweep = self.tune(daemon, "--strategy", "exhaustive", "--max-trials", "400", op=OTHER)
-            self.assertEqual(sweep["progress"]["outcome"]["COMPILE_FAILED"], outcomes["COMPILE_FAILED"])
-            again = self.counters(daemon)
-            self.assertEqual(again["compile_failures_recalled"], outcomes["COMPILE_FAILED"])
-            self.assertEqual(again["compiles"], failed - outcomes["COMPILE_FAILED"])
+            known = self.keys(daemon, sweep, "COMPILE_FAILED") & first
+            self.assertTrue(known)
+            counters = self.counters(daemon)
+            self.assertEqual(counters["compile_failures_recalled"], len(known))
+            self.assertEqual(counters["compiles"], len(self.keys(daemon, sweep)) - len(known) + 2)
         # Another script is another toolchain.
         with self.daemon() as daemon:
             sweep = self.tune(daemon, "--strategy", "exhaustive", "--max-trials", "400",
@@ -207,8 +220,8 @@ class G3(Scenario):
 
 class G7(Scenario):
     def test_G7_a_full_disk_is_said_and_passes(self):
-        # The first sweep's rows fail from the tenth write on, three of them.
-        with self.daemon(rules="store_fault { write: 10 count: 3 }") as daemon:
+        # A trial and the sweep's end can't be stored.
+        with self.daemon(rules="store_fault { write: 10 count: 2 }") as daemon:
             done = self.tune(daemon, "--max-trials", "40", ok=False)
             self.assertNotEqual(done.returncode, 0)
             name = daemon.json("sweep", "list")["sweep"][0]["name"]
@@ -218,7 +231,7 @@ class G7(Scenario):
             daemon.cli("sweep", "resume", name)
             sweep = daemon.json("sweep", "show", name)
             self.assertEqual((sweep["state"], sweep["progress"]["finished"]), ("DONE", 40))
-            self.assertEqual(self.counters(daemon)["store_faults"], 3)
+            self.assertEqual(self.counters(daemon)["store_faults"], 2)
 
     def test_G7_no_space_for_a_binary(self):
         with self.daemon(rules="store_fault { write: 3 artifacts: true }") as daemon:
@@ -229,11 +242,11 @@ class G7(Scenario):
             self.assertEqual(self.counters(daemon)["artifact_faults"], 1)
 
     def test_G7_the_limit_never_takes_what_is_served(self):
-        with self.daemon("--artifact-limit", "1MiB") as daemon:
+        with self.daemon("--artifact-limit", "1MiB", *self.large_space(), cubin_bytes=4096) as daemon:
             self.tune(daemon, "--max-trials", "20")
             best = daemon.json("best", *ELEMENTWISE, "--miss", "fail")["record"]
-            # Much that is not served, newer than the best one's binary; their size is the define list's.
-            self.tune(daemon, "--max-trials", "2000", "--strategy", "random", op=D8.OP)
+            # Much that is not served, newer than the best one's binary.
+            self.tune(daemon, "--max-trials", "600", "--strategy", "random", op=OTHER)
             self.assertGreater(self.counters(daemon)["artifact_evictions"], 0)
             with tempfile.TemporaryDirectory() as out:
                 daemon.cli("fetch", *ELEMENTWISE, "-o", out)
@@ -257,9 +270,9 @@ class Seams(Scenario):
     def test_counters_tell_what_happened(self):
         with self.daemon() as daemon:
             self.assertEqual(self.counters(daemon)["compiles"], 0)
-            self.tune(daemon, "--max-trials", "10")
+            keys = self.keys(daemon, self.tune(daemon, "--max-trials", "10"))
             first = self.counters(daemon)
-            self.assertEqual((first["compiles"], first["prepares"]), (10 + 2, 1), "the harness and the reference, too")
+            self.assertEqual((first["compiles"], first["prepares"]), (len(keys) + 2, 1), "the harness and the reference, too")
             self.assertGreaterEqual(first["runs"], 10)
             self.assertGreater(first["launches"], first["runs"])
             self.tune(daemon, "--max-trials", "10")

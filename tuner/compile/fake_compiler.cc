@@ -1,5 +1,6 @@
 #include "tuner/compile/fake_compiler.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -40,7 +41,7 @@ absl::StatusOr<std::unique_ptr<FakeCompiler>> FakeCompiler::Create(const device:
     rules.push_back(std::move(parsed));
   }
   const int registers = script.registers() > 0 ? script.registers() : 32;
-  return std::unique_ptr<FakeCompiler>(new FakeCompiler(registers, std::move(rules), clock));
+  return std::unique_ptr<FakeCompiler>(new FakeCompiler(registers, std::max(0, script.cubin_bytes()), std::move(rules), clock));
 }
 
 absl::StatusOr<worker::v1::CompileResult> FakeCompiler::Compile(const worker::v1::CompileRequest& request) {
@@ -73,6 +74,7 @@ absl::StatusOr<worker::v1::CompileResult> FakeCompiler::Compile(const worker::v1
   result.set_outcome(v1::OK);
   result.set_cubin(absl::StrCat("FAKE ", request.arch(), "\n", request.source().name(), "\n",
                                 absl::StrJoin(request.define(), "\n"), "\n", Sha256Hex(request.source().text())));
+  if (result.cubin().size() < padded_bytes_) result.mutable_cubin()->resize(padded_bytes_, '.');
   result.set_digest(Sha256Hex(result.cubin()));
   result.set_parameters_unknown(true);
   for (const std::string& symbol : request.symbol()) {

@@ -35,10 +35,11 @@ class FakeCompiler : public Compiler {
     device::v1::FakeRule rule;
     std::optional<Expression> when;
   };
-  FakeCompiler(int registers, std::vector<Rule> rules, Clock& clock)
-      : registers_(registers), rules_(std::move(rules)), clock_(clock) {}
+  FakeCompiler(int registers, int padded_bytes, std::vector<Rule> rules, Clock& clock)
+      : registers_(registers), padded_bytes_(static_cast<size_t>(padded_bytes)), rules_(std::move(rules)), clock_(clock) {}
 
   const int registers_;
+  const size_t padded_bytes_;
   const std::vector<Rule> rules_;
   Clock& clock_;
   std::atomic<int> compiles_{0};

@@ -186,6 +186,7 @@ absl::Status CheckSchema(SqliteDb& db, const std::vector<std::string>& steps) {
 
 absl::Status Migrate(SqliteDb& db, const std::vector<std::string>& steps) {
   RT_ASSIGN_OR_RETURN(int64_t version, db.QueryInt("PRAGMA user_version"));
+  const bool fresh = version == 0;
   for (; version < static_cast<int64_t>(steps.size()); ++version) {
     RT_RETURN_IF_ERROR(db.Execute("BEGIN IMMEDIATE"));
     absl::Status status = db.Execute(steps[static_cast<size_t>(version)]);
@@ -198,7 +199,7 @@ absl::Status Migrate(SqliteDb& db, const std::vector<std::string>& steps) {
       if (db.InTransaction()) (void)db.Execute("ROLLBACK");
       return Annotate(status, absl::StrCat("schema step ", version + 1));
     }
-    if (version > 0) LogInfo("database brought from version ", version, " to ", version + 1);
+    if (!fresh) LogInfo("database brought from version ", version, " to ", version + 1);
   }
   return absl::OkStatus();
 }

@@ -279,7 +279,7 @@ TEST_F(WorkerRunnerTest, D4_AnUnkillableWorkerPutsTheDeviceInQuarantineUntilItEn
   bool stuck = true;
   // A process that hangs in the driver ends when the driver lets it, whatever signal it got.
   options.await_end = [&](Subprocess& worker, absl::Time deadline, ExitInfo* exit) {
-    return !stuck && worker.Wait(deadline, exit);
+    return !stuck && worker.Wait(std::max(deadline, absl::Now() + absl::Seconds(10)), exit);
   };
   auto runner = *WorkerRunner::Create(options);
   PrepareOk(*runner);

@@ -157,7 +157,8 @@ TEST(SqliteStoreTest, G3_OnlyTheNewestFailedCompilesAreKept) {
   // A full table, without writing it row by row.
   Sql(dir / "store.db",
       absl::StrCat("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ", kMaxCompileFailures,
-                   ") INSERT INTO compile_failures(key, nvrtc, message, digest, payload) SELECT 'k' || i, '', '', '', '' FROM n"));
+                   ") INSERT INTO compile_failures(key, nvrtc, message, digest, payload) "
+                   "SELECT 'k' || i, '', '', '', x'' FROM n"));
   auto store = OpenOrDie(dir / "store.db");
   worker::v1::CompileResult failed;
   failed.set_outcome(v1::COMPILE_FAILED);
@@ -292,7 +293,10 @@ TEST(SqliteStoreTest, G7_FailingWritesRecoverWhenSpaceReturns) {
     }
     EXPECT_EQ(ErrorReason(status), "DISK_FULL") << status;
     EXPECT_EQ(store->ListTrials({}, 1000, "")->items.size(), static_cast<size_t>(written - 1));
-    EXPECT_EQ(ErrorReason(store->PublishRecords({MakeRecord("r", "k")}).status()), "DISK_FULL");
+    // As large as the trial that did not fit: a small record might.
+    v1::TuningRecord record = MakeRecord("r", "k");
+    record.set_sweep(std::string(20'000, 'x'));
+    EXPECT_EQ(ErrorReason(store->PublishRecords({record}).status()), "DISK_FULL");
   }
   EXPECT_TRUE(store->PutTrial(MakeTrial("a", written)).ok());
   EXPECT_EQ(*store->PublishRecords({MakeRecord("r", "k")}), 1);
