@@ -44,7 +44,7 @@ class Scenario(unittest.TestCase):
 
     def large_space(self):
         """The same with thousands of points that differ only in a define."""
-        return self.template(f'param {{ name: "variant" value: {list(range(100))} }}\n'
+        return self.template(f'param {{ name: "variant" value: {list(range(56))} }}\n'
                              'define { name: "RT_VARIANT" expr: "variant" }\n'
                              'default_config { name: "variant" value: 0 }\n')
 

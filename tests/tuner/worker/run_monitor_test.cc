@@ -27,25 +27,26 @@ TEST(CountForeignTest, OursAreTheWorkersOfTheSameDaemon) {
 
 TEST(JudgeIdleTest, IdleIsAGpuOnWhichNobodyElseComputes) {
   const auto foreign = [](int pid) { return pid >= 20; };
-  using Pids = std::optional<std::vector<int>>;
+  const std::optional<std::vector<int>> unknown;
   const struct {
     int holding;
-    Pids busy;
+    bool known;
+    std::vector<int> busy;
     int expected;
   } kCases[] = {
-      {0, std::nullopt, 0},        // alone: no need to know who is busy
-      {0, Pids({11}), 0},          // ourselves
-      {2, Pids({}), 0},            // others hold memory only, as a server without load does
-      {2, Pids({11, 12}), 0},      // our workers
-      {2, Pids({11, 20, 20}), 1},  // samples of one process
-      {2, Pids({20, 21}), 2},
-      {2, std::nullopt, -1},
-      {-1, Pids({20}), -1},
+      {0, false, {}, 0},           // alone: no need to know who is busy
+      {0, true, {11}, 0},          // ourselves
+      {2, true, {}, 0},            // others hold memory only, as a server without load does
+      {2, true, {11, 12}, 0},      // our workers
+      {2, true, {11, 20, 20}, 1},  // samples of one process
+      {2, true, {20, 21}, 2},
+      {2, false, {}, -1},
+      {-1, true, {20}, -1},
   };
   for (const auto& c : kCases) {
     GpuReading reading;
     reading.foreign_processes = c.holding;
-    const auto idle = JudgeIdle(reading, c.busy, foreign);
+    const auto idle = JudgeIdle(reading, c.known ? std::optional(c.busy) : unknown, foreign);
     EXPECT_EQ(idle.busy_processes(), c.expected);
     EXPECT_EQ(idle.message().empty(), c.expected == 0);
   }
