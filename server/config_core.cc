@@ -65,7 +65,8 @@ absl::StatusOr<ConfigQuery> ConfigCore::Understand(const v1::GetBestConfigReques
                  {{"field", "min_evidence, miss_policy"}});
   }
   if (!v1::Objective_IsValid(request.objective())) {
-    return Error(absl::StatusCode::kInvalidArgument, "BAD_VALUE", "objective is not a known value", {{"field", "objective"}});
+    return Error(absl::StatusCode::kInvalidArgument, "BAD_VALUE", "objective is not a known value",
+                 {{"field", "objective"}});
   }
   const v1::Objective objective = request.objective() == v1::OBJECTIVE_UNSPECIFIED ? v1::TIME : request.objective();
   query.target_key = TargetKey(query.op->text, query.device->device.device_key(), objective);

@@ -60,9 +60,8 @@ struct ServerContext {
         limits(server_limits),
         hub(server_limits.max_watchers),
         devices(dependencies.catalog),
-        index(dependencies.library.ops(), [this](const v1::TuningRecord& record, const Op& op) {
-          return WhyStale(*this, record, op);
-        }),
+        index(dependencies.library.ops(),
+              [this](const v1::TuningRecord& record, const Op& op) { return WhyStale(*this, record, op); }),
         reads("reads", server_limits.read_threads, server_limits.read_queue),
         work("planning and compiling", server_limits.work_threads, server_limits.work_queue),
         calibrations("calibrations", 2, 16) {}

@@ -43,7 +43,8 @@ constexpr FlagSpec kSpecs[] = {
     {"allow-remote", "", false,
      "permit --listen on addresses that other machines reach (no encryption, no authentication)"},
     {"artifact-limit", "SIZE", false,
-     "bytes of binaries to keep, e.g. 2GiB; past it those that are neither served nor used lately go (default: no limit)"},
+     "bytes of binaries to keep, e.g. 2GiB; past it those that are neither served nor used lately go (default: no "
+     "limit)"},
     {"idle-only", "", false, "measure only while no other process computes on the GPU; sweeps wait for that"},
     {"idle-patience", "SECONDS", false, "how long a sweep waits for an idle GPU before it fails (default 600)"},
     {"gpu-memory-limit", "SIZE", false, "most device memory to use, e.g. 8GiB (default: 90 % of what is free)"},
@@ -147,8 +148,8 @@ absl::StatusOr<int64_t> AsBytes(const std::string& name, const std::string& text
   constexpr struct {
     const char* suffix;
     double bytes;
-  } kUnits[] = {{"KiB", 1024.0},       {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}, {"kB", 1e3},
-                {"MB", 1e6},           {"GB", 1e9},        {"TB", 1e12}};
+  } kUnits[] = {{"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
+                {"kB", 1e3},     {"MB", 1e6},        {"GB", 1e9},           {"TB", 1e12}};
   constexpr double kLeast = 1048576.0, kMost = 1152921504606846976.0;
   absl::string_view number = text;
   double unit = 1;
@@ -161,8 +162,10 @@ absl::StatusOr<int64_t> AsBytes(const std::string& name, const std::string& text
   double value = 0;
   const bool parsed = absl::SimpleAtod(absl::StripAsciiWhitespace(number), &value);
   if (!parsed || !(value * unit >= kLeast && value * unit <= kMost)) {
-    return Bad(absl::StrCat("--", name),
-               absl::StrCat("\"", text, "\" is not a size from 1MiB to 1048576TiB (bytes, or with kB, MB, GB, TB, KiB, MiB, GiB, TiB)"));
+    return Bad(
+        absl::StrCat("--", name),
+        absl::StrCat("\"", text,
+                     "\" is not a size from 1MiB to 1048576TiB (bytes, or with kB, MB, GB, TB, KiB, MiB, GiB, TiB)"));
   }
   return static_cast<int64_t>(value * unit);
 }

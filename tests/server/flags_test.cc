@@ -92,8 +92,8 @@ TEST(Flags, MistakesAreNamed) {
 }
 
 TEST(Flags, SizesAndPolicies) {
-  const auto flags = ParseDaemonFlags({"--artifact-limit", "2GiB", "--gpu-memory-limit=500MB", "--idle-only",
-                                       "--idle-patience", "30"});
+  const auto flags = ParseDaemonFlags(
+      {"--artifact-limit", "2GiB", "--gpu-memory-limit=500MB", "--idle-only", "--idle-patience", "30"});
   ASSERT_TRUE(flags.ok()) << flags.status();
   EXPECT_EQ(flags->artifact_limit_bytes, int64_t{2} << 30);
   EXPECT_EQ(flags->policy.memory_cap_bytes, 500'000'000);

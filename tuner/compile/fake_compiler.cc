@@ -29,8 +29,7 @@ Names DefineNames(const worker::v1::CompileRequest& request) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<FakeCompiler>> FakeCompiler::Create(const device::v1::FakeScript& script,
-                                                                   Clock& clock) {
+absl::StatusOr<std::unique_ptr<FakeCompiler>> FakeCompiler::Create(const device::v1::FakeScript& script, Clock& clock) {
   std::vector<Rule> rules;
   for (const auto& rule : script.rule()) {
     if (rule.phase() != device::v1::FakeRule::COMPILE) continue;
@@ -41,7 +40,8 @@ absl::StatusOr<std::unique_ptr<FakeCompiler>> FakeCompiler::Create(const device:
     rules.push_back(std::move(parsed));
   }
   const int registers = script.registers() > 0 ? script.registers() : 32;
-  return std::unique_ptr<FakeCompiler>(new FakeCompiler(registers, std::max(0, script.cubin_bytes()), std::move(rules), clock));
+  return std::unique_ptr<FakeCompiler>(
+      new FakeCompiler(registers, std::max(0, script.cubin_bytes()), std::move(rules), clock));
 }
 
 absl::StatusOr<worker::v1::CompileResult> FakeCompiler::Compile(const worker::v1::CompileRequest& request) {

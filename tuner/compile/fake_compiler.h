@@ -36,7 +36,10 @@ class FakeCompiler : public Compiler {
     std::optional<Expression> when;
   };
   FakeCompiler(int registers, int padded_bytes, std::vector<Rule> rules, Clock& clock)
-      : registers_(registers), padded_bytes_(static_cast<size_t>(padded_bytes)), rules_(std::move(rules)), clock_(clock) {}
+      : registers_(registers),
+        padded_bytes_(static_cast<size_t>(padded_bytes)),
+        rules_(std::move(rules)),
+        clock_(clock) {}
 
   const int registers_;
   const size_t padded_bytes_;

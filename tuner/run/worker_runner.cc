@@ -105,7 +105,8 @@ bool WorkerRunner::AwaitEnd(Subprocess& worker, absl::Time deadline, ExitInfo* e
 std::string WorkerRunner::Quarantine() {
   ExitInfo exit;
   if (stuck_ != nullptr && AwaitEnd(*stuck_, absl::InfinitePast(), &exit)) {
-    LogInfo("run worker cuda:", options_.device, ": process ", stuck_->pid(), " has ended after all; the quarantine is over");
+    LogInfo("run worker cuda:", options_.device, ": process ", stuck_->pid(),
+            " has ended after all; the quarantine is over");
     stuck_.reset();
   }
   if (stuck_ == nullptr) return "";

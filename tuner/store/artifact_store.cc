@@ -119,7 +119,8 @@ class DirectoryArtifactStore : public ArtifactStore {
     if (removed > 0) {
       LogInfo(removed, " binaries removed that were not used for longest");
     } else {
-      LogWarning("the binaries take ", usage_->total_bytes(), " bytes and all that could go are served: raise the limit");
+      LogWarning("the binaries take ", usage_->total_bytes(),
+                 " bytes and all that could go are served: raise the limit");
     }
     return removed > 0;
   }

@@ -124,9 +124,9 @@ absl::Status ParsePayload(const std::string& digest, const std::string& payload,
 
 absl::StatusOr<std::unique_ptr<SqliteTables>> SqliteTables::Create(SqliteDb* db) {
   std::unique_ptr<SqliteTables> tables(new SqliteTables());
-  for (const char* sql : {kWriteSweep, kWriteTrial, kInsertRecord, kFindSweep, kFindRequestId, kFindTrial, kHasRecord,
-                          kCurrentRecords, kSupersede, kGeneration, kSetGeneration, kWriteCalibration,
-                          kWriteCompileFailure, kTrimCompileFailures}) {
+  for (const char* sql :
+       {kWriteSweep, kWriteTrial, kInsertRecord, kFindSweep, kFindRequestId, kFindTrial, kHasRecord, kCurrentRecords,
+        kSupersede, kGeneration, kSetGeneration, kWriteCalibration, kWriteCompileFailure, kTrimCompileFailures}) {
     RT_ASSIGN_OR_RETURN(SqliteStatement statement, db->Prepare(sql));
     tables->statements_[sql] = std::make_unique<SqliteStatement>(std::move(statement));
   }

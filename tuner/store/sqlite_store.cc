@@ -247,9 +247,8 @@ absl::Status SqliteStore::PutCompileFailure(const std::string& key, const worker
 }
 
 absl::StatusOr<worker::v1::CompileResult> SqliteStore::GetCompileFailure(const std::string& key) {
-  return ReadOne<worker::v1::CompileResult>(
-      "SELECT digest, payload FROM compile_failures WHERE key=?", key,
-      NotFound("NO_COMPILE_FAILURE", absl::StrCat("no failed compile ", key)));
+  return ReadOne<worker::v1::CompileResult>("SELECT digest, payload FROM compile_failures WHERE key=?", key,
+                                            NotFound("NO_COMPILE_FAILURE", absl::StrCat("no failed compile ", key)));
 }
 
 std::map<std::string, int64_t> SqliteStore::Counters() const {

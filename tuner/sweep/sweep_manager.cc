@@ -358,7 +358,9 @@ std::vector<v1::Device> SweepManagerImpl::Devices() {
     const auto calibration = deps_.store.GetCalibration(backend.device_key);
     if (calibration.ok()) *device.mutable_calibration() = *calibration;
     auto& counter = *device.mutable_counter();
-    const auto add = [&counter](const std::map<std::string, int64_t>& from) { counter.insert(from.begin(), from.end()); };
+    const auto add = [&counter](const std::map<std::string, int64_t>& from) {
+      counter.insert(from.begin(), from.end());
+    };
     add(backend.compiler->Counters());
     if (backend.runner != nullptr) add(backend.runner->Counters());
     add(deps_.store.Counters());

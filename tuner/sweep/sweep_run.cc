@@ -431,7 +431,8 @@ absl::Status SweepRun::AllFailed() const {
   std::vector<std::string> counts, samples;
   for (const auto& [outcome, of] : reasons) {
     counts.push_back(absl::StrCat(outcome, ": ", of.first));
-    samples.push_back(absl::StrCat(outcome, " (", of.second->name(), "): ", of.second->message().substr(0, kSampleLimit)));
+    samples.push_back(
+        absl::StrCat(outcome, " (", of.second->name(), "): ", of.second->message().substr(0, kSampleLimit)));
   }
   const std::string examples = samples.empty() ? "" : absl::StrCat("; for example ", absl::StrJoin(samples, "; "));
   return Error(absl::StatusCode::kFailedPrecondition, "ALL_FAILED",

@@ -88,10 +88,11 @@ worker::v1::IdleResult JudgeIdle(const GpuReading& reading, const std::optional<
   if (reading.foreign_processes == 0) return result;
   if (reading.foreign_processes < 0 || !busy.has_value()) {
     result.set_busy_processes(-1);
-    result.set_message(reading.foreign_processes < 0
-                           ? "NVML does not say which processes use the GPU (or names them as another pid namespace does)"
-                           : absl::StrCat(reading.foreign_processes,
-                                          " other processes hold the GPU and NVML does not say whether they compute"));
+    result.set_message(
+        reading.foreign_processes < 0
+            ? "NVML does not say which processes use the GPU (or names them as another pid namespace does)"
+            : absl::StrCat(reading.foreign_processes,
+                           " other processes hold the GPU and NVML does not say whether they compute"));
     return result;
   }
   std::vector<int> others;
@@ -99,7 +100,8 @@ worker::v1::IdleResult JudgeIdle(const GpuReading& reading, const std::optional<
   std::sort(others.begin(), others.end());
   others.erase(std::unique(others.begin(), others.end()), others.end());
   result.set_busy_processes(static_cast<int32_t>(others.size()));
-  if (!others.empty()) result.set_message(absl::StrCat("process ", absl::StrJoin(others, ", "), " computes on the GPU"));
+  if (!others.empty())
+    result.set_message(absl::StrCat("process ", absl::StrJoin(others, ", "), " computes on the GPU"));
   return result;
 }
 

@@ -128,7 +128,8 @@ Frame Answer(int fd, RunSession& session, GpuMonitor* monitor, const Frame& requ
       break;
     default:
       reply.mutable_error()->set_code(static_cast<int>(absl::StatusCode::kUnimplemented));
-      reply.mutable_error()->set_message("the run role answers prepare, run, baseline, race, calibrate, idle and probe");
+      reply.mutable_error()->set_message(
+          "the run role answers prepare, run, baseline, race, calibrate, idle and probe");
       break;
   }
   return reply;

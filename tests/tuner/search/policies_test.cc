@@ -259,8 +259,8 @@ v1::Measurement TimeAndEnergy(double us, double uj, double spread = 0.001) {
 
 TEST(ObjectiveTest, EnergyAndItsProductChooseOthersThanTime) {
   // Fastest, thriftiest, best product, and one whose energy is not known.
-  const std::vector<v1::Measurement> measured = {TimeAndEnergy(10, 900), TimeAndEnergy(30, 300),
-                                                 TimeAndEnergy(12, 400), TimeAndEnergy(5, 0)};
+  const std::vector<v1::Measurement> measured = {TimeAndEnergy(10, 900), TimeAndEnergy(30, 300), TimeAndEnergy(12, 400),
+                                                 TimeAndEnergy(5, 0)};
   std::vector<RaceEntry> entries;
   std::vector<v1::Trial> trials;
   for (const v1::Measurement& m : measured) {

@@ -165,7 +165,8 @@ TEST(SqliteStoreTest, G3_OnlyTheNewestFailedCompilesAreKept) {
   ASSERT_TRUE(store->PutCompileFailure("new", failed).ok());
   EXPECT_TRUE(store->GetCompileFailure("new").ok());
   EXPECT_EQ(store->GetCompileFailure("k1").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(store->GetCompileFailure("k2").status().code(), absl::StatusCode::kDataLoss) << "still there, such as it is";
+  EXPECT_EQ(store->GetCompileFailure("k2").status().code(), absl::StatusCode::kDataLoss)
+      << "still there, such as it is";
 }
 
 TEST(SqliteStoreTest, F3_ALockFromOutsideIsWaitedForOnceAndThenSaid) {

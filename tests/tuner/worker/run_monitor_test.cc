@@ -39,9 +39,7 @@ TEST(JudgeIdleTest, IdleIsAGpuOnWhichNobodyElseComputes) {
       {2, true, {}, 0},            // others hold memory only, as a server without load does
       {2, true, {11, 12}, 0},      // our workers
       {2, true, {11, 20, 20}, 1},  // samples of one process
-      {2, true, {20, 21}, 2},
-      {2, false, {}, -1},
-      {-1, true, {20}, -1},
+      {2, true, {20, 21}, 2},     {2, false, {}, -1}, {-1, true, {20}, -1},
   };
   for (const auto& c : kCases) {
     GpuReading reading;

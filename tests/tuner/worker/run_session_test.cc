@@ -631,7 +631,8 @@ TEST_F(RunSessionTest, D8_NothingPilesUpOverManyCandidates) {
     for (int64_t i = 0; i < n; ++i) y[i] = 0;
   });
   session_->Run(Candidate("right", true));
-  const auto alive = [this] { return std::vector<int64_t>{cuda_.allocations, static_cast<int64_t>(cuda_.live_modules.size()), cuda_.graphs,
+  const auto alive = [this] {
+    return std::vector<int64_t>{cuda_.allocations, static_cast<int64_t>(cuda_.live_modules.size()), cuda_.graphs,
                                 cuda_.events};
   };
   const std::vector<int64_t> before = alive();
