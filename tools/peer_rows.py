@@ -212,6 +212,11 @@ def read_file(path: pathlib.Path):
     return run, rows, end
 
 
+def files_of(evidence: pathlib.Path) -> list:
+    """Files of rows below a folder of evidence."""
+    return sorted([*evidence.glob("*/peers/*.ndjson"), *evidence.glob("*/peers/*.ndjson.gz")])
+
+
 def read_all(files) -> list:
     """Rows of several files with their run under "run" and their file under "file"; of one operator on one device, the
     newest."""

@@ -257,7 +257,7 @@ def gemm_table(rows: list, columns: dict) -> str:
             [
                 row["label"],
                 ours_cell(row),
-                entry.get("template", "–"),
+                entry.get("record", {}).get("template_id", "–"),
                 percent(attainable_share(row)),
                 rate,
                 *(cell(row, names) for names in columns.values()),
@@ -323,8 +323,7 @@ def table(rows: list, name: str, root: pathlib.Path) -> str:
 
 
 def load(evidence: pathlib.Path) -> list:
-    files = sorted([*evidence.glob("*/peers/*.ndjson"), *evidence.glob("*/peers/*.ndjson.gz")])
-    rows = peer_rows.read_all(files)
+    rows = peer_rows.read_all(peer_rows.files_of(evidence))
     for row in rows:
         floor = row["bounds"].get("floor_us", 0)
         for name, time in peer_rows.timed(row).items():

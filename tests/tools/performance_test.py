@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import sys
 import tempfile
 import unittest
@@ -17,6 +18,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 sys.dont_write_bytecode = True
 import peer_rows  # noqa: E402  (after the path is set)
 import performance  # noqa: E402
+import summarize  # noqa: E402
 
 RUN = {
     "schema": 1,
@@ -27,6 +29,14 @@ RUN = {
     "driver": "580.159.04",
     "versions": {"torch": "2.11.0"},
     "method": {"rounds": 7},
+}
+
+RECORD = {
+    "name": "records/r",
+    "template_id": "softmax",
+    "template_revision": "0123456789abcdef0123",
+    "config": {"block": "256"},
+    "environment": {"driver": "580.159.04", "nvrtc": "13.0", "rooftune": "0.1.0"},
 }
 
 
@@ -62,7 +72,7 @@ def row(label="softmax 16384x8192", op="softmax rows=16384 cols=8192 dtype=bf16"
         "time": "2026-11-29T20:01:00Z",
         "wall_s": 9.5,
         "providers": {
-            "rooftune": timed("ours", 130, template="softmax", served="TEMPLATE"),
+            "rooftune": timed("ours", 130, record=RECORD, served="TEMPLATE"),
             "torch": timed("peer", 500),
             "torch.compile": timed("peer", 300),
             "triton": timed("peer", 128),
@@ -74,7 +84,7 @@ def row(label="softmax 16384x8192", op="softmax rows=16384 cols=8192 dtype=bf16"
 
 def gemm_row(m, mine, cublas, best, served="TEMPLATE", dtype="bf16", time="2026-11-29T20:01:00Z"):
     providers = {
-        "rooftune": timed("ours", mine, template="gemm_wgmma", served=served),
+        "rooftune": timed("ours", mine, record={**RECORD, "template_id": "gemm_wgmma"}, served=served),
         "cublas": timed("peer", cublas),
         "cublaslt_best": timed("peer", best),
     }
@@ -310,6 +320,26 @@ class PerformanceTest(unittest.TestCase):
         (self.folder / "b.ndjson").unlink()
         self.write([row()], schema=2)
         self.assertIn("newer than this tool", self.run_tool("--check")[2])
+
+    def test_comparisons_are_rows_of_the_summary(self):
+        shutil.copytree(ROOT / "costmodel" / "ops", self.root / "costmodel" / "ops")
+        self.write([row()])
+        self.write([gemm_row(4096, 100, 105, 90, served="CUBLASLT")], "b.ndjson", suite="gemm")
+        rows = summarize.summarize(self.root, self.root / "docs" / "evidence")
+        summarize.check(rows, "evidence")
+        template, library = (r for r in rows if r["suite"] == "gemm_bf16")
+        if template["provider"] != "TEMPLATE":
+            template, library = library, template
+        self.assertEqual((template["time_us"], template["baselines"]), (100, {"cublas": 105, "cublaslt_best": 90}))
+        self.assertEqual(
+            (library["provider"], library["time_us"], library["baselines"]), ("CUBLASLT", 90, {"cublas": 105})
+        )
+        self.assertEqual(template["candidate_impl"], "gemm_wgmma@0123456789abcdef")
+        softmax = next(r for r in rows if r["suite"] == "rows")
+        self.assertEqual(softmax["baselines"], {"copy": 125, "torch": 500, "torch.compile": 300, "triton": 128})
+        self.assertEqual((softmax["l2"], softmax["clock"], softmax["attainable_us"]), ("cold", "cool", 126.0))
+        with self.assertRaisesRegex(summarize.EvidenceError, "no evidence of suite 'rows'"):
+            summarize.table(rows, "rows")
 
     def test_without_arguments_it_prints_the_summaries(self):
         self.write([row()])

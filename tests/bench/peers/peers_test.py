@@ -157,7 +157,7 @@ class RecordsTest(unittest.TestCase):
         records = [{"name": "r", "provider": "CUBLASLT"}, {"name": "s", "provider": "TEMPLATE", "template_id": "t"}]
         provider, facts, _ = self.ours(records)
         self.assertIsNotNone(provider)
-        self.assertEqual((facts["served"], facts["template"], facts["record"]), ("CUBLASLT", "t", "s"))
+        self.assertEqual((facts["served"], facts["record"]), ("CUBLASLT", {"name": "s", "template_id": "t"}))
 
 
 class FakeHarness:

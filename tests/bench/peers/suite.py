@@ -19,6 +19,10 @@ from daemon import DaemonError, Rooftune, choose  # noqa: E402
 from provider import Failed, Provider, is_lost, is_right  # noqa: E402
 
 
+# Of the launched record, what says where its binary comes from.
+RECORD_KEYS = ("name", "template_id", "template_revision", "config", "artifact_digest", "environment", "verification")
+
+
 def now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
 
@@ -101,13 +105,9 @@ def ours(context, rooftune, options, loader) -> tuple:
         return None, problem("ours", "unavailable", "no template's record; the library is served", **facts), bounds
     record, binary = rooftune.fetch(best)
     provider = loader(context, record, binary)
-    measured = record.get("measurement", {})
     facts.update(
-        template=record.get("template_id", ""),
-        record=record["name"],
-        daemon_us=peer_rows.rounded(measured.get("median_us", 0)),
-        deterministic=bool(record["plan"].get("deterministic", False)),
-        environment=record.get("environment", {}),
+        record={k: record[k] for k in RECORD_KEYS if k in record},
+        daemon_us=peer_rows.rounded(record.get("measurement", {}).get("median_us", 0)),
         trials=options.max_trials,
     )
     provider.prepare_s = time.monotonic() - start
