@@ -37,6 +37,7 @@ ROW_KEYS = {
     "providers": dict,
     "bounds": dict,
     "clocks": dict,
+    "phases_s": dict,
     "time": str,
     "wall_s": NUMBER,
 }
@@ -122,12 +123,9 @@ def summary_of(samples: list) -> dict:
     """Median and interval of microseconds; ValueError for what can't be a time."""
     if not samples or any(not (isinstance(s, NUMBER) and s > 0 and math.isfinite(s)) for s in samples):
         raise ValueError(f"not times: {samples[:3]}")
-    low, high = median_interval(samples)
-    return {
-        "samples_us": [rounded(s) for s in samples],
-        "median_us": rounded(median(samples)),
-        "ci_us": [rounded(low), rounded(high)],
-    }
+    kept = [rounded(s) for s in samples]  # what the file holds is what its median is of
+    low, high = median_interval(kept)
+    return {"samples_us": kept, "median_us": rounded(median(kept)), "ci_us": [low, high]}
 
 
 def rounded(value, digits=6) -> float:

@@ -69,6 +69,7 @@ def row(label="softmax 16384x8192", op="softmax rows=16384 cols=8192 dtype=bf16"
         "reference": "double",
         "bounds": {"floor_us": 111.5, "attainable_us": 126.0, "bound": "MEMORY"},
         "clocks": {},
+        "phases_s": {},
         "time": "2026-11-29T20:01:00Z",
         "wall_s": 9.5,
         "providers": {
@@ -145,6 +146,15 @@ class StatisticsTest(unittest.TestCase):
             untimed, replays = peer_rows.replays_of_burst(graph_us, 10000)
             self.assertGreaterEqual(replays, 1)
             self.assertTrue((untimed + replays) * graph_us <= 10000 or (untimed, replays) == (0, 1), graph_us)
+
+    def test_the_median_is_that_of_the_samples_as_written(self):
+        # An even number of samples with more digits than are kept.
+        entry = timed("ours", 1, **peer_rows.summary_of([1.23456789, 1.23457891, 7.0000001, 1.0]))
+        self.assertEqual(peer_rows.provider_problems("p", json.loads(json.dumps(entry))), [])
+        generator = random.Random(2)
+        for count in range(1, 40):
+            entry.update(peer_rows.summary_of([generator.uniform(1, 2) for _ in range(count)]))
+            self.assertEqual(peer_rows.provider_problems("p", entry), [])
 
     def test_what_is_no_time(self):
         for samples in ([], [0.0], [-1.0], [float("nan")], [float("inf")], ["3"]):

@@ -18,7 +18,6 @@ import peer_rows  # noqa: E402  (after the path is set)
 from daemon import DaemonError, Rooftune, choose  # noqa: E402
 from provider import Failed, Provider, is_lost, is_right  # noqa: E402
 
-
 # Of the launched record, what says where its binary comes from.
 RECORD_KEYS = ("name", "template_id", "template_revision", "config", "artifact_digest", "environment", "verification")
 
@@ -45,19 +44,20 @@ class Writer:
 
 
 class Budget:
-    """Seconds for the whole run; a shape begins only if the longest one so far would still fit."""
+    """Seconds for the whole run; a shape begins only if one as long as the longest of the last three would still fit.
+    The first shape pays for what is loaded once."""
 
     def __init__(self, seconds, clock=time.monotonic):
-        self._clock, self._start, self._seconds, self._longest = clock, clock(), seconds, 0.0
+        self._clock, self._start, self._seconds, self._last = clock, clock(), seconds, []
 
     def left(self) -> float:
         return float("inf") if self._seconds is None else self._seconds - (self._clock() - self._start)
 
     def spent(self, seconds):
-        self._longest = max(self._longest, seconds)
+        self._last = [*self._last[-2:], seconds]
 
     def allows(self) -> bool:
-        return self.left() > 0 and self.left() >= self._longest
+        return self.left() > 0 and self.left() >= max(self._last, default=0.0)
 
 
 def parse(description, arguments):
@@ -188,18 +188,31 @@ def build_and_examine(context, build, role="peer"):
         return None, problem(role, "failed", f"{type(error).__name__}: {error}")
 
 
+class Phases:
+    """Where a case's wall time goes."""
+
+    def __init__(self):
+        self.seconds, self._last = {}, time.monotonic()
+
+    def done(self, name):
+        now_s = time.monotonic()
+        self.seconds[name], self._last = peer_rows.rounded(now_s - self._last, 3), now_s
+
+
 def run_case(case, harness, pool, rooftune, options, loader) -> dict:
     import torch
     from case import Context
     from harness import buffer_sets
 
-    start = time.monotonic()
+    start, phases = time.monotonic(), Phases()
     sets, rotates = buffer_sets(case.bytes, harness.l2_bytes)
     context = Context(case, harness, pool, sets, rotates, options.seed)
+    phases.done("inputs")
     try:
         provider, facts, bounds = ours(context, rooftune, options, loader)
     except (DaemonError, NotImplementedError, TypeError) as error:
         provider, facts, bounds = None, problem("ours", "unavailable", error), {}
+    phases.done("rooftune")
     entries, captured = {}, {}
     if provider is None:
         entries["rooftune"] = facts
@@ -209,11 +222,13 @@ def run_case(case, harness, pool, rooftune, options, loader) -> dict:
     for name, build in case.builders.items():
         if re.search(options.peers, name):
             captured[name], entries[name] = build_and_examine(context, build, "copy" if name == "copy" else "peer")
+            phases.done(name)
     captured = {name: graph for name, graph in captured.items() if graph is not None}
     if harness.telemetry:
         harness.telemetry.take()
     for name, samples in harness.race(captured, rotates).items():
         entries[name].update(peer_rows.summary_of(samples))
+    phases.done("race")
     clocks = harness.telemetry.take() if harness.telemetry else {}
     captured.clear()
     context = provider = None
@@ -233,6 +248,7 @@ def run_case(case, harness, pool, rooftune, options, loader) -> dict:
         "providers": entries,
         "bounds": bounds,
         "clocks": clocks,
+        "phases_s": phases.seconds,
         "time": now(),
         "wall_s": peer_rows.rounded(time.monotonic() - start, 4),
     }
@@ -249,7 +265,8 @@ def line_of(row) -> str:
     ]
     peers = peer_rows.timed(row, ("peer",))
     ratio = f" | {min(peers.values()) / mine:.3f}x of the best peer" if mine and peers else ""
-    return f"{row['label']}: {', '.join(cells)}{ratio} ({row['wall_s']} s)"
+    spent = " ".join(f"{name} {seconds}" for name, seconds in row["phases_s"].items())
+    return f"{row['label']}: {', '.join(cells)}{ratio} ({row['wall_s']} s: {spent})"
 
 
 def header(suite, harness, telemetry, versions, options) -> dict:
