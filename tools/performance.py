@@ -113,7 +113,7 @@ def geomean_line(title: str, rows, value) -> str:
     worst, where = min(found)
     above = sum(v > 1 for v, _ in found)
     return (
-        f"- {title}: {geomean(v for v, _ in found):.3f}× over {len(found)} shapes, {above} above 1, worst {worst:.3f}× "
+        f"- {title}: {geomean(v for v, _ in found):.3f}× over {len(found)} shape{'s' if len(found) > 1 else ''}, {above} above 1, worst {worst:.3f}× "
         f"({where})"
     )
 

@@ -239,9 +239,9 @@ class PerformanceTest(unittest.TestCase):
         )
         summary = self.table("memory_bound_summary")
         self.assertIn(
-            "against torch.compile: 2.308× over 1 shapes, 1 above 1, worst 2.308× (softmax 16384x8192)", summary
+            "against torch.compile: 2.308× over 1 shape, 1 above 1, worst 2.308× (softmax 16384x8192)", summary
         )
-        self.assertIn("against the fastest peer of each shape: 0.985× over 1 shapes, 0 above 1", summary)
+        self.assertIn("against the fastest peer of each shape: 0.985× over 1 shape, 0 above 1", summary)
         self.assertIn("share of `attainable` from 256 MB on: 97 % or more", summary)
         self.assertIn("NVIDIA H200, driver 580.159.04; 2026-11-29; cards 0123abcd", summary)
         self.assertIn("`docs/evidence/nvidia-h200/peers/a.ndjson.gz`", summary)
@@ -285,7 +285,7 @@ class PerformanceTest(unittest.TestCase):
         self.write(rows, suite="gemm")
         text = self.table("gemm_summary")
         self.assertIn("m ≤ 128, template against cuBLASLt best: 0.938× over 2 shapes, 1 above 1, worst 0.800×", text)
-        self.assertIn("m ≥ 512, template against cuBLASLt best: 0.900× over 1 shapes", text)
+        self.assertIn("m ≥ 512, template against cuBLASLt best: 0.900× over 1 shape", text)
         # 12/10 · 9/10 · 105/90: where the library is served, its best algorithm's time counts.
         self.assertIn("served (template or library) against cuBLAS: 1.080× over 3 shapes", text)
         self.assertIn("share of `attainable`: 80 % (geometric mean)", text)

@@ -208,6 +208,6 @@ def fp8_gemm(label, m, n, k):
 
 def cases() -> list:
     shapes = read_shapes()
-    label = lambda s: f"{s['model']}.{s['layer']}"
+    label = lambda s: s["model"] if s["model"] == s["layer"] else f"{s['model']}.{s['layer']}"
     made = [gemm(label(s), s["m"], s["n"], s["k"]) for s in shapes]
     return made + [fp8_gemm(label(s), s["m"], s["n"], s["k"]) for s in shapes if s["fp8"]]

@@ -45,15 +45,21 @@ def _compile(module, kernel, arguments, config):
 
 
 class Pool:
+    """Starts its processes with the first task: while they load PyTorch they would disturb what is measured."""
+
     def __init__(self, workers=None):
-        workers = workers or max(1, min(12, (os.cpu_count() or 2) - 2))
-        self._pool = concurrent.futures.ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _prepare)
-        for _ in range(workers):  # starts the processes now
-            self._pool.submit(os.getpid)
+        self._workers = workers or max(1, min(12, (os.cpu_count() or 2) - 2))
+        self._pool = None
+
+    def _start(self):
+        if self._pool is None:
+            context = multiprocessing.get_context("spawn")
+            self._pool = concurrent.futures.ProcessPoolExecutor(self._workers, context, _prepare)
+        return self._pool
 
     def compile(self, tasks, timeout_s=120) -> list:
         """Of (module, kernel, arguments, configuration); returns what went wrong, in words."""
-        futures = [self._pool.submit(_compile, *task) for task in tasks]
+        futures = [self._start().submit(_compile, *task) for task in tasks]
         done, late = concurrent.futures.wait(futures, timeout_s)
         for future in late:
             future.cancel()
@@ -61,4 +67,5 @@ class Pool:
         return [str(p) for p in problems if p] + (["compiling took too long"] if late else [])
 
     def close(self):
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)

@@ -340,11 +340,14 @@ def main(suite, description, make_cases, more_versions, arguments) -> int:
     from precompile import Pool
 
     options.budget = Budget(options.budget_seconds)
-    pool, rooftune = Pool(), None
+    pool, rooftune, phases = Pool(), None, Phases()
     try:
         rooftune = Rooftune(options.bin, options.data_dir)
+        phases.done("daemon")
         if not options.no_calibrate and not rooftune.reused:
             rooftune.calibrate()
+            phases.done("calibration")
+        print(f"started ({' '.join(f'{name} {seconds} s' for name, seconds in phases.seconds.items())})", flush=True)
         return measure_all(suite, cases, more_versions, options, rooftune, pool)
     except DaemonError as error:
         print(error, file=sys.stderr)
