@@ -21,6 +21,8 @@ using host_reference_internal::Problem;
 constexpr int64_t kCheckRows = 32;
 // Output elements recomputed where that is cheap: enough for all corners and tails.
 constexpr int kCheckElements = 4096;
+// The same where a single scale is the maximum of up to a row or 16384 elements.
+constexpr int kCheckScales = 1024;
 // Inputs generated (about 20 ns each) where every output element is a reduction of its own, and the longest of those
 // that is still checked.
 constexpr int64_t kCheckedTerms = int64_t{1} << 22;
@@ -135,6 +137,7 @@ bool HasHostReference(const std::string& kind) {
 
 int HostCheckElements(const std::string& kind, int64_t accumulation_length) {
   if (!HasHostReference(kind)) return 0;
+  if (kind == "quantize") return kCheckScales;
   const bool reduces = kind == "cross_entropy" || kind == "reduce";
   if (!reduces) return kCheckElements;
   if (accumulation_length > kLongestCheckedSum) return 0;

@@ -544,6 +544,7 @@ TEST(HostReferenceTest, ReduceByItsDefinition) {
 TEST(HostReferenceTest, ReductionsAreCheckedOnFewerElements) {
   EXPECT_EQ(HostCheckElements("softmax", 131072), 4096);
   EXPECT_EQ(HostCheckElements("cross_entropy", 128), 4096);
+  EXPECT_EQ(HostCheckElements("quantize", 1), 1024);
   EXPECT_EQ(HostCheckElements("cross_entropy", 128256), 32);
   EXPECT_EQ(HostCheckElements("reduce", int64_t{1} << 30), 0);
   EXPECT_EQ(HostCheckElements("attention", 1), 0);
