@@ -31,6 +31,15 @@ __device__ __forceinline__ rt_u32 rt_quantize2(float lo, float hi) {
   }
 }
 
+// Four floats that lie within the range, NaN becoming 0, to four bytes. Rounded by adding 1.5·2^23, whose sum's low bits
+// are the integer: conversions share a unit with exponentials and reciprocals, additions do not.
+__device__ __forceinline__ rt_u32 rt_quantize_int8_within(const float* v) {
+  rt_u32 bits[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) bits[i] = __float_as_uint(__fadd_rn(v[i] == v[i] ? v[i] : 0.0f, 12582912.0f));
+  return __byte_perm(__byte_perm(bits[0], bits[1], 0x0040), __byte_perm(bits[2], bits[3], 0x0040), 0x5410);
+}
+
 // Eight floats, or as many as there are (2 or 4), to 4 bits each, the first in the lowest bits.
 template <int V>
 __device__ __forceinline__ rt_u32 rt_quantize_int4(const float* v) {
@@ -51,8 +60,13 @@ struct RtQuantized {
   static constexpr int kWords = kBits < 32 ? 1 : kBits / 32;
   rt_u32 word[kWords];
 
+  // WITHIN: no element is beyond the range of the type.
+  template <bool WITHIN = false>
   __device__ __forceinline__ void set(const float (&v)[V]) {
-    if constexpr (D == RT_INT4) {
+    if constexpr (D == RT_INT8 && WITHIN && V % 4 == 0) {
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) word[i] = rt_quantize_int8_within(v + 4 * i);
+    } else if constexpr (D == RT_INT4) {
       constexpr int kStep = V < 8 ? V : 8;
 #pragma unroll
       for (int i = 0; i < kWords; ++i) word[i] = rt_quantize_int4<kStep>(v + 8 * i);
@@ -155,12 +169,12 @@ __device__ __forceinline__ float rt_largest(const float (&v)[V], float largest) 
   return largest;
 }
 
-// V elements times `inverse` to `to`, quantised.
-template <int D, int V>
+// V elements times `inverse` to `to`, quantised. WITHIN: the scale is of these elements, so that none is clamped.
+template <int D, bool WITHIN = false, int V>
 __device__ __forceinline__ void rt_store_quantized(float (&v)[V], float inverse, void* to) {
 #pragma unroll
   for (int i = 0; i < V; ++i) v[i] *= inverse;
   RtQuantized<D, V> out;
-  out.set(v);
+  out.template set<WITHIN>(v);
   out.store_stream(to);
 }

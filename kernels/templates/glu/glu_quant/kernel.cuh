@@ -56,7 +56,7 @@ __device__ __forceinline__ void store_chunk(float (&y)[RT_ITEMS][RT_VEC], float 
                                             int base) {
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
-    if (column(base + k) < cols) rt_store_quantized<kQuantized>(y[k], inverse, to + column(base + k));
+    if (column(base + k) < cols) rt_store_quantized<kQuantized, true>(y[k], inverse, to + column(base + k));
   }
 }
 
