@@ -26,6 +26,7 @@ struct OpSchema::Parsed {
     std::optional<Expression> fill_range;
     // Inputs of the chain that another tensor stands for.
     std::optional<Expression> chain_skip;
+    std::optional<Expression> fill_divisor;
   };
   struct WorkExprs {
     std::optional<Expression> tensor_ops, tensor_dtype, fp32_ops, sfu_ops, bytes_read, bytes_written;
