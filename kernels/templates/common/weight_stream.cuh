@@ -12,7 +12,8 @@
 // reach into several groups, the four lanes turn their words so that each step of the product is within one.
 //
 // Defines: RT_DTYPE RT_OUT RT_BIAS RT_ACT RT_BETA, RT_WEIGHT (bits) RT_GROUP RT_ZERO, RT_ROWS RT_TILES (blocks of 8
-// rows of x) RT_WARPS_N RT_WARPS_K RT_SPLIT_K RT_UNROLL.
+// rows of x) RT_WARPS_N RT_WARPS_K RT_SPLIT_K RT_UNROLL, RT_X_AHEAD (1: x is under way as long as the weights, in
+// registers; 0: it is asked for when they have come, mostly from L1).
 #pragma once
 #define RT_VEC_D 1
 #include "common/dequantize.cuh"
@@ -33,10 +34,13 @@ constexpr bool kTurned = kParts > 1;
 constexpr int kSteps = kLane / 4;  // products a chunk
 constexpr int kStorage = kBlockN * kBlockM;
 
+// Row g of each block of 8 rows of x, for one chunk.
+typedef rt_u32 Activations[RT_TILES][kLane / 2];
+
 // What one chunk needs of global memory.
 struct Chunk {
-  rt_u32 w[RT_ROWS][2][4];        // rows g and g + 8 of each block of 16
-  rt_u32 x[RT_TILES][kLane / 2];  // row g of each block of 8
+  rt_u32 w[RT_ROWS][2][4];  // rows g and g + 8 of each block of 16
+  Activations x;            // RT_X_AHEAD
   rt_u16 scale[RT_ROWS][2][kParts];
   int zero[RT_ROWS][2][kParts];
 };
@@ -99,8 +103,12 @@ struct Source {
           if (RT_ZERO) to.zero[r][h][p] = __ldg(zeros[r][h] + group);
         }
       }
+    if (RT_X_AHEAD) load_activations(to.x, chunk);
+  }
+
+  __device__ __forceinline__ void load_activations(Activations& to, int chunk) const {
 #pragma unroll
-    for (int i = 0; i < RT_TILES; ++i) load_x(to.x[i], i, first, valid);
+    for (int i = 0; i < RT_TILES; ++i) load_x(to[i], i, chunk * kChunk, chunk * kChunk + t * kLane < k);
   }
 
   // k in the order of the lane's codes: as they lie, or a quarter of the lane's k from each quarter of the chunk.
@@ -132,7 +140,8 @@ struct Source {
 };
 
 // Adds the products of a chunk.
-__device__ __forceinline__ void consume(Chunk& c, float (&sum)[RT_ROWS][RT_TILES][4], int t) {
+__device__ __forceinline__ void consume(const Source& source, Chunk& c, int chunk, float (&sum)[RT_ROWS][RT_TILES][4]) {
+  if (!RT_X_AHEAD) source.load_activations(c.x, chunk);
   if constexpr (RT_WEIGHT == 4) {
 #pragma unroll
     for (int i = 0; i < RT_TILES; ++i)
@@ -151,8 +160,8 @@ __device__ __forceinline__ void consume(Chunk& c, float (&sum)[RT_ROWS][RT_TILES
     } else {
       typedef RtCodes<RT_DTYPE, RT_WEIGHT> Codes;
       if constexpr (kTurned) {
-        turn(c.w[r][0], t);
-        turn(c.w[r][1], t);
+        turn(c.w[r][0], source.t);
+        turn(c.w[r][1], source.t);
       }
 #pragma unroll
       for (int p = 0; p < kParts; ++p) {
@@ -231,7 +240,6 @@ __device__ __forceinline__ void run(Source source, int first_n, int first_m, int
   constexpr int kStride = RT_WARPS_K * RT_SPLIT_K;
   const int chunks = (source.k + kChunk - 1) / kChunk, first = rank * RT_WARPS_K + warp_k;
   const int count = first < chunks ? (chunks - first + kStride - 1) / kStride : 0;
-  const int t = lane & 3;
 
   Chunk ring[RT_UNROLL];
 #pragma unroll
@@ -244,7 +252,7 @@ __device__ __forceinline__ void run(Source source, int first_n, int first_m, int
   for (; done + 2 * RT_UNROLL <= count; done += RT_UNROLL) {
 #pragma unroll
     for (int u = 0; u < RT_UNROLL; ++u) {
-      consume(ring[u], sum, t);
+      consume(source, ring[u], first + (done + u) * kStride, sum);
       source.load(ring[u], first + (done + u + RT_UNROLL) * kStride);
     }
   }
@@ -253,7 +261,7 @@ __device__ __forceinline__ void run(Source source, int first_n, int first_m, int
 #pragma unroll
     for (int u = 0; u < RT_UNROLL; ++u) {
       if (done + u >= count) break;
-      consume(ring[u], sum, t);
+      consume(source, ring[u], first + (done + u) * kStride, sum);
       if (done + u + RT_UNROLL < count) source.load(ring[u], first + (done + u + RT_UNROLL) * kStride);
     }
   }
