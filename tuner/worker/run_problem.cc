@@ -27,7 +27,7 @@ bool IsInput(const worker::v1::ProblemTensor& tensor) { return tensor.spec().rol
 bool IsOutput(const worker::v1::ProblemTensor& tensor) { return tensor.spec().role() != v1::TensorSpec::INPUT; }
 
 // Types that an output may have and an input may not: they are compared, but not generated.
-bool IsOutputOnly(v1::DType dtype) { return dtype == v1::FP8_E4M3 || dtype == v1::INT8; }
+bool IsOutputOnly(v1::DType dtype) { return dtype == v1::FP8_E4M3; }
 
 bool IsFloat(v1::DType dtype) { return dtype == v1::FP32 || dtype == v1::FP16 || dtype == v1::BF16; }
 
@@ -86,12 +86,14 @@ absl::Status PreparedProblem::CheckRequest() const {
       return Error(absl::StatusCode::kInvalidArgument, "BAD_PROBLEM",
                    absl::StrCat("tensor '", name, "': a fill range of ", range, " for ", v1::DType_Name(dtype)));
     }
-    const bool fillable =
-        IsFloat(dtype) || dtype == v1::INT32 || (IsOutput(tensor) ? IsOutputOnly(dtype) : dtype == v1::FP64);
+    const bool fillable = IsFloat(dtype) || dtype == v1::INT32 || dtype == v1::INT8 ||
+                          (IsOutput(tensor) ? IsOutputOnly(dtype) : dtype == v1::FP64);
     if (!fillable) {
-      return Error(absl::StatusCode::kUnimplemented, "DTYPE",
-                   absl::StrCat("tensor '", name, "': ", v1::DType_Name(dtype),
-                                " can't be generated and compared; use FP32, FP16, BF16 or INT32 (outputs also FP8_E4M3 or INT8)"));
+      return Error(
+          absl::StatusCode::kUnimplemented, "DTYPE",
+          absl::StrCat(
+              "tensor '", name, "': ", v1::DType_Name(dtype),
+              " can't be generated and compared; use FP32, FP16, BF16, INT8 or INT32 (outputs also FP8_E4M3)"));
     }
   }
   return absl::OkStatus();

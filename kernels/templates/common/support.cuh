@@ -81,7 +81,7 @@ __device__ __forceinline__ void rt_store_tile(RtVec16* p, rt_i64 vectors, rt_i64
   }
 }
 
-// Fills a tensor: see generate.cuh. dtype: FP32, FP16, BF16, FP64 or INT32 (anything else fills nothing). A range above
+// Fills a tensor: see generate.cuh. dtype: FP32, FP16, BF16, FP64, INT8 or INT32 (anything else fills nothing). A range above
 // 0 makes an INT32 tensor one of indices.
 // Launch: 8 blocks an SM × 256 threads.
 extern "C" __global__ void rt_fill(void* out, rt_i64 n, int dtype, rt_u64 seed, rt_u32 tensor, float mean,
@@ -104,6 +104,8 @@ extern "C" __global__ void rt_fill(void* out, rt_i64 n, int dtype, rt_u64 seed, 
       static_cast<double*>(out)[i] = v;
     } else if (dtype == RT_INT32) {
       static_cast<int*>(out)[i] = __float2int_rn(v);
+    } else if (dtype == RT_INT8) {
+      static_cast<signed char*>(out)[i] = static_cast<signed char>(max(-128, min(127, __float2int_rn(v))));
     }
   }
 }

@@ -12,8 +12,8 @@
 // reach into several groups, the four lanes turn their words so that each step of the product is within one.
 //
 // Defines: RT_DTYPE RT_OUT RT_BIAS RT_ACT RT_BETA, RT_WEIGHT (bits) RT_GROUP RT_ZERO, RT_ROWS RT_TILES (blocks of 8
-// rows of x) RT_WARPS_N RT_WARPS_K RT_SPLIT_K RT_UNROLL, RT_X_AHEAD (1: x is under way as long as the weights, in
-// registers; 0: it is asked for when they have come, mostly from L1).
+// rows of x) RT_WARPS_N RT_WARPS_K RT_SPLIT_K RT_UNROLL, RT_X_AHEAD: when x is asked for, 0
+// when the weights have come, 1 a chunk earlier (RT_UNROLL is even then), 2 with the weights.
 #pragma once
 #define RT_VEC_D 1
 #include "common/dequantize.cuh"
@@ -103,7 +103,7 @@ struct Source {
           if (RT_ZERO) to.zero[r][h][p] = __ldg(zeros[r][h] + group);
         }
       }
-    if (RT_X_AHEAD) load_activations(to.x, chunk);
+    if (RT_X_AHEAD == 2) load_activations(to.x, chunk);
   }
 
   __device__ __forceinline__ void load_activations(Activations& to, int chunk) const {
@@ -140,13 +140,13 @@ struct Source {
 };
 
 // Adds the products of a chunk.
-__device__ __forceinline__ void consume(const Source& source, Chunk& c, int chunk, float (&sum)[RT_ROWS][RT_TILES][4]) {
-  if (!RT_X_AHEAD) source.load_activations(c.x, chunk);
+__device__ __forceinline__ void consume(const Source& source, Chunk& c, Activations& x,
+                                        float (&sum)[RT_ROWS][RT_TILES][4]) {
   if constexpr (RT_WEIGHT == 4) {
 #pragma unroll
     for (int i = 0; i < RT_TILES; ++i)
 #pragma unroll
-      for (int j = 0; j < kLane / 8; ++j) rt_interleave(c.x[i] + 4 * j);
+      for (int j = 0; j < kLane / 8; ++j) rt_interleave(x[i] + 4 * j);
   }
 #pragma unroll
   for (int r = 0; r < RT_ROWS; ++r) {
@@ -155,7 +155,7 @@ __device__ __forceinline__ void consume(const Source& source, Chunk& c, int chun
       for (int s = 0; s < kSteps; ++s) {
         const rt_u32 a[4] = {c.w[r][0][2 * s], c.w[r][1][2 * s], c.w[r][0][2 * s + 1], c.w[r][1][2 * s + 1]};
 #pragma unroll
-        for (int i = 0; i < RT_TILES; ++i) multiply(sum[r][i], a, c.x[i] + 2 * s);
+        for (int i = 0; i < RT_TILES; ++i) multiply(sum[r][i], a, x[i] + 2 * s);
       }
     } else {
       typedef RtCodes<RT_DTYPE, RT_WEIGHT> Codes;
@@ -180,7 +180,7 @@ __device__ __forceinline__ void consume(const Source& source, Chunk& c, int chun
             const rt_u32 a[4] = {pair[0][2 * s], pair[1][2 * s], pair[0][2 * s + 1], pair[1][2 * s + 1]};
 #pragma unroll
             for (int i = 0; i < RT_TILES; ++i) {
-              multiply(kScaled ? part[i] : sum[r][i], a, c.x[i] + j * kPairs + 2 * s);
+              multiply(kScaled ? part[i] : sum[r][i], a, x[i] + j * kPairs + 2 * s);
             }
           }
         }
@@ -246,13 +246,23 @@ __device__ __forceinline__ void run(Source source, int first_n, int first_m, int
   for (int u = 0; u < RT_UNROLL; ++u) {
     if (u < count) source.load(ring[u], first + u * kStride);
   }
+  // A chunk ahead (of even number at [0]), or this one's.
+  Activations near[2];
+  if (RT_X_AHEAD == 1 && count > 0) source.load_activations(near[0], first);
   float sum[RT_ROWS][RT_TILES][4] = {};
+  // Chunk number `done` + u of the warp, which lies at ring[u]; `more` = there is another one.
+  const auto step = [&](int done, int u, bool more) {
+    const int chunk = first + (done + u) * kStride;
+    if (RT_X_AHEAD == 1 && more) source.load_activations(near[(u + 1) & 1], chunk + kStride);
+    if (RT_X_AHEAD == 0) source.load_activations(near[0], chunk);
+    consume(source, ring[u], RT_X_AHEAD == 2 ? ring[u].x : near[RT_X_AHEAD == 1 ? u & 1 : 0], sum);
+  };
   int done = 0;
 #pragma unroll 1
   for (; done + 2 * RT_UNROLL <= count; done += RT_UNROLL) {
 #pragma unroll
     for (int u = 0; u < RT_UNROLL; ++u) {
-      consume(source, ring[u], first + (done + u) * kStride, sum);
+      step(done, u, true);
       source.load(ring[u], first + (done + u + RT_UNROLL) * kStride);
     }
   }
@@ -261,7 +271,7 @@ __device__ __forceinline__ void run(Source source, int first_n, int first_m, int
 #pragma unroll
     for (int u = 0; u < RT_UNROLL; ++u) {
       if (done + u >= count) break;
-      consume(source, ring[u], first + (done + u) * kStride, sum);
+      step(done, u, done + u + 1 < count);
       if (done + u + RT_UNROLL < count) source.load(ring[u], first + (done + u + RT_UNROLL) * kStride);
     }
   }
