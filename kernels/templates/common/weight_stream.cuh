@@ -12,8 +12,8 @@
 // reach into several groups, the four lanes turn their words so that each step of the product is within one.
 //
 // Defines: RT_DTYPE RT_OUT RT_BIAS RT_ACT RT_BETA, RT_WEIGHT (bits) RT_GROUP RT_ZERO, RT_ROWS RT_TILES (blocks of 8
-// rows of x) RT_WARPS_N RT_WARPS_K RT_SPLIT_K RT_UNROLL, RT_X_AHEAD: when x is asked for, 0
-// when the weights have come, 1 a chunk earlier (RT_UNROLL is even then), 2 with the weights.
+// rows of x) RT_WARPS_N RT_WARPS_K RT_SPLIT_K RT_UNROLL, RT_TURN (1: the four lanes turn their words), RT_X_AHEAD: when
+// x is asked for, 0 when the weights have come, 1 a chunk earlier (RT_UNROLL is even then), 2 with the weights.
 #pragma once
 #define RT_VEC_D 1
 #include "common/dequantize.cuh"
@@ -30,7 +30,9 @@ constexpr int kChunk = 4 * kLane;                   // k of a warp's step
 // Groups of a chunk; one scale a row is applied at the end.
 constexpr bool kScaled = RT_WEIGHT != 16 && RT_GROUP > 0;
 constexpr int kParts = kScaled && RT_GROUP < kChunk ? kChunk / (RT_GROUP > 0 ? RT_GROUP : 1) : 1;
-constexpr bool kTurned = kParts > 1;
+// With or without groups, it makes the four lanes' loads of x neighbours.
+constexpr bool kTurned = RT_TURN;
+static_assert(RT_TURN || kParts == 1, "a product would mix groups");
 constexpr int kSteps = kLane / 4;  // products a chunk
 constexpr int kStorage = kBlockN * kBlockM;
 
@@ -40,7 +42,7 @@ typedef rt_u32 Activations[RT_TILES][kLane / 2];
 // What one chunk needs of global memory.
 struct Chunk {
   rt_u32 w[RT_ROWS][2][4];  // rows g and g + 8 of each block of 16
-  Activations x;            // RT_X_AHEAD
+  Activations x;            // RT_X_AHEAD 2
   rt_u16 scale[RT_ROWS][2][kParts];
   int zero[RT_ROWS][2][kParts];
 };
