@@ -47,20 +47,29 @@ struct Chunk {
   int zero[RT_ROWS][2][kParts];
 };
 
-__device__ __forceinline__ void load_weights(rt_u32* w, const void* p) {
+__device__ __forceinline__ void load_stream(rt_u32* w, const void* p) {
   asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
                : "l"(p));
 }
 
-__device__ __forceinline__ void multiply(float* c, const rt_u32* a, const rt_u32* b) {
 #if RT_DTYPE == RT_BF16
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+#define RT_MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
 #else
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+#define RT_MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
 #endif
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+
+// c += a · b, or c = a · b where it is `fresh`: the hardware has a zero to add to, registers would have to be set.
+__device__ __forceinline__ void multiply(float* c, const rt_u32* a, const rt_u32* b, bool fresh) {
+  if (fresh) {
+    asm(RT_MMA "{%10,%10,%10,%10};"
+        : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.0f));
+  } else {
+    asm(RT_MMA "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
 }
 
 // Turns the 4 × 4 words that four neighbouring lanes hold: word j of lane t becomes word t of lane j.
@@ -85,18 +94,36 @@ struct Source {
   const RtIn* scales[RT_ROWS][2];
   const signed char* zeros[RT_ROWS][2];
   int k, t;
-  bool x_valid[RT_TILES];
 
+  // A chunk that k ends within is rare and takes the branch that masks: setting registers to zero before masked loads
+  // is a twentieth of all instructions of int4.
   __device__ __forceinline__ void load(Chunk& to, int chunk) const {
-    const int first = chunk * kChunk;
-    const bool valid = first + t * kLane < k;
+    if ((chunk + 1) * kChunk <= k) {
+      load_weights<true>(to, chunk);
+    } else {
+      load_weights<false>(to, chunk);
+    }
+    load_scales(to, chunk * kChunk);
+    if (RT_X_AHEAD == 2) load_activations(to.x, chunk);
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void load_weights(Chunk& to, int chunk) const {
     const size_t byte = static_cast<size_t>(chunk) * 64 + t * 16;
 #pragma unroll
     for (int r = 0; r < RT_ROWS; ++r)
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        to.w[r][h][0] = to.w[r][h][1] = to.w[r][h][2] = to.w[r][h][3] = 0;
-        if (valid) load_weights(to.w[r][h], w[r][h] + byte);
+        if (!WHOLE) to.w[r][h][0] = to.w[r][h][1] = to.w[r][h][2] = to.w[r][h][3] = 0;
+        if (WHOLE || chunk * kChunk + t * kLane < k) load_stream(to.w[r][h], w[r][h] + byte);
+      }
+  }
+
+  __device__ __forceinline__ void load_scales(Chunk& to, int first) const {
+#pragma unroll
+    for (int r = 0; r < RT_ROWS; ++r)
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
 #pragma unroll
         for (int p = 0; p < kParts; ++p) {
           // A group past the end has no x.
@@ -104,37 +131,38 @@ struct Source {
           if (kScaled) to.scale[r][h][p] = __ldg(scales[r][h] + group);
           if (RT_ZERO) to.zero[r][h][p] = __ldg(zeros[r][h] + group);
         }
-      }
-    if (RT_X_AHEAD == 2) load_activations(to.x, chunk);
   }
 
   __device__ __forceinline__ void load_activations(Activations& to, int chunk) const {
+    if ((chunk + 1) * kChunk <= k) {
 #pragma unroll
-    for (int i = 0; i < RT_TILES; ++i) load_x(to[i], i, chunk * kChunk, chunk * kChunk + t * kLane < k);
+      for (int i = 0; i < RT_TILES; ++i) load_x<true>(to[i], x[i], chunk * kChunk);
+    } else {
+#pragma unroll
+      for (int i = 0; i < RT_TILES; ++i) load_x<false>(to[i], x[i], chunk * kChunk);
+    }
   }
 
   // k in the order of the lane's codes: as they lie, or a quarter of the lane's k from each quarter of the chunk.
-  __device__ __forceinline__ void load_x(rt_u32* to, int tile, int first, bool valid) const {
-    if constexpr (!kTurned) {
+  template <bool WHOLE>
+  __device__ __forceinline__ void load_x(rt_u32* to, const RtIn* from, int first) const {
+    constexpr int kRun = kTurned ? kLane / 4 : kLane;  // neighbouring k
+    constexpr int kWords = kRun < 8 ? kRun / 2 : 4;    // a load
 #pragma unroll
-      for (int i = 0; i < kLane / 8; ++i) {
-        uint4 v = make_uint4(0, 0, 0, 0);
-        if (valid && x_valid[tile]) v = __ldg(reinterpret_cast<const uint4*>(x[tile] + first + t * kLane) + i);
-        to[4 * i] = v.x, to[4 * i + 1] = v.y, to[4 * i + 2] = v.z, to[4 * i + 3] = v.w;
+    for (int i = 0; i < kLane / 2 / kWords; ++i) {
+      const int at = kTurned ? first + i * kLane + t * kRun : first + t * kLane + i * 2 * kWords;
+      rt_u32* const v = to + i * kWords;
+      if (!WHOLE) {
+#pragma unroll
+        for (int j = 0; j < kWords; ++j) v[j] = 0;
       }
-    } else {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int at = first + j * kLane + t * (kLane / 4);
-        const bool inside = at < k && x_valid[tile];
-        if constexpr (kLane == 32) {
-          uint4 v = make_uint4(0, 0, 0, 0);
-          if (inside) v = __ldg(reinterpret_cast<const uint4*>(x[tile] + at));
-          to[4 * j] = v.x, to[4 * j + 1] = v.y, to[4 * j + 2] = v.z, to[4 * j + 3] = v.w;
+      if (WHOLE || at < k) {
+        if constexpr (kWords == 4) {
+          const uint4 u = __ldg(reinterpret_cast<const uint4*>(from + at));
+          v[0] = u.x, v[1] = u.y, v[2] = u.z, v[3] = u.w;
         } else {
-          uint2 v = make_uint2(0, 0);
-          if (inside) v = __ldg(reinterpret_cast<const uint2*>(x[tile] + at));
-          to[2 * j] = v.x, to[2 * j + 1] = v.y;
+          const uint2 u = __ldg(reinterpret_cast<const uint2*>(from + at));
+          v[0] = u.x, v[1] = u.y;
         }
       }
     }
@@ -157,7 +185,7 @@ __device__ __forceinline__ void consume(const Source& source, Chunk& c, Activati
       for (int s = 0; s < kSteps; ++s) {
         const rt_u32 a[4] = {c.w[r][0][2 * s], c.w[r][1][2 * s], c.w[r][0][2 * s + 1], c.w[r][1][2 * s + 1]};
 #pragma unroll
-        for (int i = 0; i < RT_TILES; ++i) multiply(sum[r][i], a, x[i] + 2 * s);
+        for (int i = 0; i < RT_TILES; ++i) multiply(sum[r][i], a, x[i] + 2 * s, false);
       }
     } else {
       typedef RtCodes<RT_DTYPE, RT_WEIGHT> Codes;
@@ -170,7 +198,7 @@ __device__ __forceinline__ void consume(const Source& source, Chunk& c, Activati
         rt_u32 offset[2];
 #pragma unroll
         for (int h = 0; h < 2; ++h) offset[h] = Codes::offset(RT_ZERO ? c.zero[r][h][p] : Codes::kMiddle);
-        float part[RT_TILES][4] = {};
+        float part[RT_TILES][4];
 #pragma unroll
         for (int j = p * 4 / kParts; j < (p + 1) * 4 / kParts; ++j) {
           constexpr int kPairs = 16 / RT_WEIGHT;  // a word
@@ -182,7 +210,8 @@ __device__ __forceinline__ void consume(const Source& source, Chunk& c, Activati
             const rt_u32 a[4] = {pair[0][2 * s], pair[1][2 * s], pair[0][2 * s + 1], pair[1][2 * s + 1]};
 #pragma unroll
             for (int i = 0; i < RT_TILES; ++i) {
-              multiply(kScaled ? part[i] : sum[r][i], a, x[i] + j * kPairs + 2 * s);
+              multiply(kScaled ? part[i] : sum[r][i], a, x[i] + j * kPairs + 2 * s,
+                       kScaled && j == p * 4 / kParts && s == 0);
             }
           }
         }

@@ -33,8 +33,8 @@ extern "C" __global__ void __launch_bounds__(weight_stream::kThreads)
     }
 #pragma unroll
   for (int i = 0; i < RT_TILES; ++i) {
+    // Rows past m repeat the last one: their sums are thrown away.
     const int row = i * 8 + (lane >> 2);
-    source.x_valid[i] = row < m;
     source.x[i] = x + static_cast<size_t>(min(row, m - 1)) * k;
   }
   RtEpilogueArgs args;
