@@ -105,7 +105,8 @@ extern "C" __global__ void rt_fill(void* out, rt_i64 n, int dtype, rt_u64 seed, 
     } else if (dtype == RT_INT32) {
       static_cast<int*>(out)[i] = __float2int_rn(v);
     } else if (dtype == RT_INT8) {
-      static_cast<signed char*>(out)[i] = static_cast<signed char>(max(-128, min(127, __float2int_rn(v))));
+      const int code = __float2int_rn(v);
+      static_cast<signed char*>(out)[i] = static_cast<signed char>(code < -128 ? -128 : code > 127 ? 127 : code);
     }
   }
 }
