@@ -43,7 +43,8 @@ TEST_F(MutantsTest, ThereAreEnoughOfAllTemplatesAndKinds) {
     ++of_kind[mutant.kind];
   }
   EXPECT_GE(sure, 60);
-  for (const char* id : {"elementwise", "softmax", "rmsnorm", "layernorm", "glu", "gemm_mma", "gemm_simt", "gemm_wgmma",
+  for (const char* id : {"elementwise", "softmax", "rmsnorm", "layernorm", "glu", "glu_quant", "rope", "quantize_flat",
+                         "quantize_row", "quantize_block", "dequantize", "gemm_mma", "gemm_simt", "gemm_wgmma",
                          "swiglu", "gemm_stream", "gemm_wq_stream", "gemm_wq_mma"}) {
     EXPECT_GE(of_template[id], 8) << id;
   }

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tuner/search/policies.h"
 
 namespace rooftune {
 namespace {
@@ -24,6 +25,7 @@ worker::v1::MeasureOptions Common(const v1::SweepSpec& spec, const v1::Bounds& b
   options.set_target_relative_ci(0.01);
   options.set_target_absolute_ci_us(0.5);
   options.set_floor_us(bounds.floor_us());
+  options.set_energy(NeedsEnergy(spec.objective()));
   return options;
 }
 

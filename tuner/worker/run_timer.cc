@@ -126,6 +126,10 @@ absl::Status KernelTimer::Burst(int max_samples) {
   const int limit = std::max(1, std::min(max_samples, kMaxBurstSamples));
   const int samples = std::clamp(static_cast<int>(fit), 1, limit);
   const bool cool = options_.clock() != v1::SUSTAINED;
+  if (work_.restore) {
+    RT_RETURN_IF_ERROR(work_.restore());
+    RT_RETURN_IF_ERROR(context_.gpu.Synchronize("restoring the inputs"));
+  }
   if (cool && rest_ms_ > 0) absl::SleepFor(absl::Milliseconds(rest_ms_));
   std::vector<int> executions;
   const GpuReading before = context_.monitor != nullptr ? context_.monitor->Read() : GpuReading();
@@ -144,6 +148,7 @@ absl::Status KernelTimer::Burst(int max_samples) {
   const double reference_mhz = std::max({clock_gate_.reference_mhz(), clocks.first, clocks.second});
   if (cool && !clock_gate_.Accept(clocks.first, clocks.second)) {
     discarded_ += samples;
+    seen_.set_throttled_samples(seen_.throttled_samples() + samples);
     rest_ms_ = std::max(options_.rest_ms(), std::clamp(rest_ms_ * 2, 20.0, kLongestRestMs));
     return absl::OkStatus();
   }
@@ -238,6 +243,13 @@ Verdict KernelTimer::Finish(v1::Measurement* measurement) const {
              measurement);
   measurement->set_contended(seen_.contended());
   measurement->set_contended_samples(seen_.contended_samples());
+  measurement->set_throttled_samples(seen_.throttled_samples());
+  if (!energy_uj_.empty()) {
+    measurement->set_energy_uj(Median(energy_uj_));
+    measurement->set_energy_low_uj(*std::min_element(energy_uj_.begin(), energy_uj_.end()));
+    measurement->set_energy_high_uj(*std::max_element(energy_uj_.begin(), energy_uj_.end()));
+    measurement->set_energy_launches(energy_launches_);
+  }
   Verdict verdict = stop_.Finish(abandoned_, measurement);
   if (samples().empty() && contended_bursts_ > 0) {
     verdict.message = absl::StrCat("contended: ", seen_.foreign_processes(),
