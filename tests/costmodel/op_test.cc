@@ -51,8 +51,9 @@ TEST(OpTest, BuiltinKindsAndTheirExamples) {
     EXPECT_TRUE(schema->AccumulationLength(op).ok());
     EXPECT_EQ(schema->proto().reference().symbol(), "rt_reference");
   }
-  EXPECT_EQ(kinds, (std::vector<std::string>{"cross_entropy", "dequantize", "elementwise", "gemm", "glu", "layernorm",
-                                             "permute", "quantize", "reduce", "rmsnorm", "rope", "softmax"}));
+  EXPECT_EQ(kinds,
+            (std::vector<std::string>{"cross_entropy", "dequantize", "elementwise", "gemm", "gemm_wq", "glu",
+                                      "layernorm", "permute", "quantize", "reduce", "rmsnorm", "rope", "softmax"}));
 }
 
 TEST(OpTest, CanonicalTextIsInSchemaOrderWithoutDefaults) {
