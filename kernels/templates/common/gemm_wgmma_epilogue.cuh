@@ -183,7 +183,7 @@ __device__ __forceinline__ void store_tile(Sums& sums, const RtEpilogueArgs& arg
     if (++at == RT_STORE_BUFFERS) at = 0;
     const int x_lane = x + i * 64 + warp * 16 + (lane >> 2), y_lane = y + y0 + (lane & 3) * 2;
     // Blocks whose addends are loaded together: more take registers, fewer take time.
-    constexpr int kAhead = kSwap || kBlocksX * kSums > 128 ? 2 : 4;
+    constexpr int kAhead = kSwap || kBlocksX * kSums > (RT_BETA ? 64 : 128) ? 2 : 4;
     Addends addends[kAhead];
 #pragma unroll
     for (int j = 0; j < kStoreY / 8; j += 2) {

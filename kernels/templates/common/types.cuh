@@ -7,6 +7,7 @@
 #define RT_BF16 3
 #define RT_FP64 4
 #define RT_FP8_E4M3 5
+#define RT_FP8_E5M2 6
 #define RT_INT8 7
 #define RT_INT32 8
 

@@ -307,7 +307,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
         for (int j = 0; j < kSums; j += 4) {
           const int x = work.x + group_x + i * 64 + (warp & 3) * 16 + (lane >> 2);
-          const int y = work.y + group_y + j * 2 + (lane & 3) * 2;
+          int y = work.y + group_y + j * 2 + (lane & 3) * 2;
+          // Addresses of all blocks at once would not fit the registers.
+          asm volatile("" : "+r"(y));
 #if !RT_PARTIAL
           Addends addends;
           addends.load(args, e, work.batch, x, y);
