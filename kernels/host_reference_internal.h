@@ -63,6 +63,8 @@ std::unique_ptr<HostReference> MakeCrossEntropy(Problem problem);
 std::unique_ptr<HostReference> MakeRope(Problem problem);
 std::unique_ptr<HostReference> MakePermute(Problem problem);
 std::unique_ptr<HostReference> MakeReduce(Problem problem);
+std::unique_ptr<HostReference> MakeQuantize(Problem problem);
+std::unique_ptr<HostReference> MakeDequantize(Problem problem);
 
 }  // namespace rooftune::host_reference_internal
 

@@ -12,7 +12,9 @@ namespace {
 constexpr double kScreenBurstMs = 3, kScreenRestMs = 20;
 constexpr double kRaceBurstMs = 5, kRaceRestMs = 50;
 constexpr double kMemoryRestMs = 1;
-constexpr double kAbandonFactor = 3;
+// A candidate this many times slower than the best so far can't be the best: throttling after a short rest costs at most
+// a tenth. Its first burst is its time.
+constexpr double kAbandonFactor = 1.25;
 constexpr double kFlaggedBelow = 0.97;
 
 worker::v1::MeasureOptions Common(const v1::SweepSpec& spec, const v1::Bounds& bounds) {
