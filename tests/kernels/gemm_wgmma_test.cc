@@ -63,6 +63,28 @@ TEST(GemmWgmmaTest, TakesWhatTmaCanCarry) {
   }
 }
 
+TEST(GemmWgmmaTest, EightBitsLieAlongK) {
+  const DeviceProfile h200 = Get("h200-sxm");
+  for (const char* good : {"m=64 n=4096 k=1024 dtype=fp8_e4m3 out=bf16", "m=7 n=8 k=16 dtype=int8 out=fp16 scale=row",
+                           "m=4096 n=4096 k=4096 dtype=fp8_e5m2 out=fp32 scale=tensor bias=1 act=silu beta=1"}) {
+    const Op op = Gemm(good);
+    ASSERT_TRUE(Wgmma().Supports(op, h200)) << good;
+    const auto config = Wgmma().DefaultConfig(op, h200);
+    ASSERT_TRUE(config.ok()) << good << config.status();
+    EXPECT_GE(config->at("block_k"), 128);
+    const auto plan = Wgmma().Plan(op, *config, h200);
+    ASSERT_TRUE(plan.ok()) << good << plan.status();
+    EXPECT_EQ(plan->launch(0).argument(0).tensor_map().box(0).value(), 128);
+    EXPECT_EQ(plan->launch(0).argument(0).tensor_map().stride_bytes(0).value(), op.names.at("k"));
+  }
+  EXPECT_FALSE(Wgmma().Supports(Gemm("m=8 n=8 k=8 dtype=int8 out=bf16"), h200));
+  EXPECT_FALSE(Wgmma().Supports(Gemm("m=8 n=8 k=16 dtype=int8 out=bf16"), Get("a100-sxm-80")));
+  // Integers have fewer widths.
+  const auto space = Wgmma().Space(Gemm("m=64 n=7168 k=8192 dtype=int8 out=bf16"), h200);
+  ASSERT_TRUE(space.ok());
+  for (int64_t i = 0; i < space->size(); ++i) EXPECT_NE(space->At(i).at("block_n"), 56);
+}
+
 TEST(GemmWgmmaTest, DefaultsFollowTheRowsOfM) {
   const DeviceProfile h200 = Get("h200-sxm");
   const auto tile = [&](const std::string& op) {
@@ -79,9 +101,11 @@ TEST(GemmWgmmaTest, DefaultsFollowTheRowsOfM) {
 
 TEST(GemmWgmmaTest, EveryPointOfEveryRegimeCanBePlannedAndFits) {
   const DeviceProfile h200 = Get("h200-sxm");
-  for (const char* text : {"m=4096 n=4096 k=4096 dtype=bf16", "m=512 n=1280 k=8192 dtype=bf16 layout=tn",
-                           "m=128 n=4096 k=4096 dtype=fp16", "m=64 n=576 k=7168 dtype=bf16 layout=nn bias=1",
-                           "m=1 n=6144 k=4096 dtype=bf16", "m=200 n=264 k=136 batch=2 dtype=bf16 layout=tt"}) {
+  for (const char* text :
+       {"m=4096 n=4096 k=4096 dtype=bf16", "m=512 n=1280 k=8192 dtype=bf16 layout=tn", "m=128 n=4096 k=4096 dtype=fp16",
+        "m=64 n=576 k=7168 dtype=bf16 layout=nn bias=1", "m=1 n=6144 k=4096 dtype=bf16",
+        "m=512 n=28672 k=4096 dtype=fp8_e4m3 out=bf16 scale=row",
+        "m=16 n=28672 k=4096 dtype=int8 out=fp32 scale=tensor", "m=200 n=264 k=136 batch=2 dtype=bf16 layout=tt"}) {
     const Op op = Gemm(text);
     const auto space = Wgmma().Space(op, h200);
     ASSERT_TRUE(space.ok()) << space.status();
@@ -212,7 +236,7 @@ TEST(GemmWgmmaTest, APlanServesOtherShapesOnlyWithinItsPreconditions) {
   EXPECT_THAT(std::string(CheckPreconditions(*plan, Gemm("m=4096 n=4100 k=4096 dtype=bf16")).message()),
               HasSubstr("n is a multiple of 8"));
   EXPECT_THAT(std::string(CheckPreconditions(*plan, Gemm("m=4096 n=4096 k=4095 dtype=bf16")).message()),
-              HasSubstr("rows of a are a multiple of 8"));
+              HasSubstr("rows of a are a multiple of 16 bytes"));
 }
 
 }  // namespace
