@@ -331,6 +331,25 @@ TEST(OpTest, IndexTensorsHaveARange) {
   EXPECT_EQ(ErrorReason(floats.status()), "BAD_VALUE") << "only int32 tensors are indices";
 }
 
+TEST(OpTest, DistinctIndicesNeedRoom) {
+  manifest::v1::Op proto = Catalog().Find("cross_entropy")->proto();
+  proto.clear_example();
+  for (auto& tensor : *proto.mutable_tensor()) {
+    if (tensor.name() == "targets") tensor.set_fill_distinct(true);
+  }
+  const auto schema = OpSchema::Create(proto, "test");
+  ASSERT_TRUE(schema.ok()) << schema.status();
+  EXPECT_TRUE((*schema)->Parse("cross_entropy rows=5 vocab=5 dtype=bf16").ok());
+  EXPECT_EQ(ErrorReason((*schema)->Parse("cross_entropy rows=6 vocab=5 dtype=bf16").status()), "BAD_VALUE");
+  proto.mutable_tensor(0)->set_fill_skip(1);
+  EXPECT_EQ(ErrorReason(OpSchema::Create(proto, "test").status()), "BAD_OP_SCHEMA") << "nothing would be left";
+  proto.mutable_tensor(0)->set_fill_skip(0);
+  proto.mutable_tensor(0)->set_fill_divisor("rows - 6");
+  const auto divided = OpSchema::Create(proto, "test");
+  ASSERT_TRUE(divided.ok()) << divided.status();
+  EXPECT_FALSE((*divided)->Parse("cross_entropy rows=5 vocab=5 dtype=bf16").ok());
+}
+
 TEST(OpTest, RowWorkEqualsCountedLoops) {
   Counter s, r;
   const int rows = 3, cols = 5;

@@ -174,6 +174,19 @@ absl::Status PreparedProblem::AllocateSets() {
   return context_.Synchronize("filling the buffer sets");
 }
 
+bool PreparedProblem::has_in_place() const {
+  return std::any_of(tensors().begin(), tensors().end(),
+                     [](const worker::v1::ProblemTensor& tensor) { return IsInput(tensor) && IsOutput(tensor); });
+}
+
+absl::Status PreparedProblem::RefillInPlace() {
+  for (int i = 0; i < tensors().size(); ++i) {
+    if (!IsInput(tensors(i)) || !IsOutput(tensors(i))) continue;
+    for (int set = 0; set < sets(); ++set) RT_RETURN_IF_ERROR(FillTensor(i, SetPointer(i, set)));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status PreparedProblem::FillTensor(int i, cuda::DevicePtr at) {
   const worker::v1::ProblemTensor& tensor = tensors(i);
   // The tensor's position in the operator's list is its number in the generator; kernels/generate.h.

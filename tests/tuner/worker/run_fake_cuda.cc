@@ -261,11 +261,16 @@ Result EncodeTensorMap(cuda::TensorMap* to, int type, unsigned rank, void* addre
 
 void FillLaunching(cuda::Functions& f) {
   f.ModuleLoadData = [](cuda::Module* module, const void*) {
-    *module = reinterpret_cast<cuda::Module>(Handle<int>());
+    *module = reinterpret_cast<cuda::Module>(++fake->module_loads);
+    fake->live_modules.insert(*module);
     return fake->sticky;
   };
-  f.ModuleUnload = [](cuda::Module) { return 0; };
-  f.ModuleGetFunction = [](cuda::Function* function, cuda::Module, const char* name) {
+  f.ModuleUnload = [](cuda::Module module) {
+    if (fake->live_modules.erase(module) == 0) ++fake->uses_after_unload;
+    return 0;
+  };
+  f.ModuleGetFunction = [](cuda::Function* function, cuda::Module module, const char* name) {
+    if (fake->live_modules.count(module) == 0) ++fake->uses_after_unload;
     const auto found = fake->kernels.find(name);
     if (found == fake->kernels.end()) return 500;
     *function = reinterpret_cast<cuda::Function>(const_cast<std::string*>(&found->first));
@@ -282,10 +287,12 @@ void FillLaunching(cuda::Functions& f) {
   f.StreamSynchronize = [](cuda::Stream) { return fake->sticky; };
   f.EventCreate = [](cuda::Event* event, unsigned) {
     *event = reinterpret_cast<cuda::Event>(new FakeEvent);
+    ++fake->events;
     return fake->sticky;
   };
   f.EventDestroy = [](cuda::Event event) {
     delete reinterpret_cast<FakeEvent*>(event);
+    --fake->events;
     return 0;
   };
   f.EventRecord = [](cuda::Event event, cuda::Stream) {
@@ -302,6 +309,7 @@ void FillLaunching(cuda::Functions& f) {
 void FillGraphs(cuda::Functions& f) {
   f.StreamBeginCapture = [](cuda::Stream, int) {
     capturing = new FakeGraph;
+    ++fake->graphs;
     return fake->sticky;
   };
   f.StreamEndCapture = [](cuda::Stream, cuda::Graph* graph) {
@@ -321,6 +329,7 @@ void FillGraphs(cuda::Functions& f) {
   f.GraphExecDestroy = [](cuda::GraphExec) { return 0; };
   f.GraphDestroy = [](cuda::Graph graph) {
     delete reinterpret_cast<FakeGraph*>(graph);
+    --fake->graphs;
     return 0;
   };
 }
