@@ -71,6 +71,28 @@ TEST(OpTest, CanonicalTextIsInSchemaOrderWithoutDefaults) {
   EXPECT_EQ(op.names.at("out_dtype"), v1::BF16);
 }
 
+TEST(OpTest, GemmOfEightBits) {
+  const Op op = MustParse("gemm m=16 n=32 k=64 dtype=fp8_e4m3 scale=row out=bf16 bias=1");
+  EXPECT_EQ(op.text, "gemm m=16 n=32 k=64 dtype=fp8_e4m3 out=bf16 bias=1 scale=row");
+  EXPECT_EQ(op.names.at("bias_dtype"), v1::BF16);
+  const auto tensors = Catalog().Find("gemm")->Tensors(op);
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  ASSERT_EQ(tensors->size(), 6u);
+  EXPECT_EQ((*tensors)[2].spec.name(), "scale_a");
+  EXPECT_EQ((*tensors)[2].elements, 16);
+  EXPECT_EQ((*tensors)[3].elements, 32);
+  const Work work = WorkOf(op.text);
+  EXPECT_EQ(OpsOn(work, "tensor"), 2 * 16 * 32 * 64);
+  EXPECT_EQ(OpsOn(work, "fp32"), 16 * 32 * 3);
+  EXPECT_EQ(work.bytes_read, 16 * 64 + 32 * 64 + 4 * (16 + 32) + 2 * 32);
+  const Op blocks = MustParse("gemm m=16 n=136 k=272 dtype=fp8_e5m2 out=fp32 scale=block128");
+  EXPECT_EQ((*Catalog().Find("gemm")->Tensors(blocks))[2].elements, 16 * 3);
+  EXPECT_EQ((*Catalog().Find("gemm")->Tensors(blocks))[3].elements, 2 * 3);
+  EXPECT_EQ(OpsOn(WorkOf(blocks.text), "fp32"), 16 * 136 * 3 * 3);
+  const Op whole = MustParse("gemm m=16 n=32 k=64 dtype=int8 out=fp32 scale=tensor");
+  EXPECT_EQ((*Catalog().Find("gemm")->Tensors(whole))[2].elements, 1);
+}
+
 TEST(OpTest, ChainsMayHoldBlanksWithinParentheses) {
   const Op op = MustParse("elementwise chain=gelu(mul(a, b)) n=10 dtype=fp32");
   EXPECT_EQ(op.text, "elementwise n=10 dtype=fp32 chain=gelu(mul(a,b))");
@@ -92,7 +114,10 @@ TEST(OpTest, RefusesWithReasonAndAdvice) {
       {"gemm m=1 n=1 dtype=bf16", "MISSING_DIM", "needs k="},
       {"gemm m=1 n=1 k=1", "MISSING_ATTRIBUTE", "needs dtype="},
       {"gemm m=1 n=1 k=1 dtype=bf17", "BAD_VALUE", "did you mean bf16?"},
-      {"gemm m=1 n=1 k=1 dtype=int8", "BAD_VALUE", "fp32, fp16, bf16"},
+      {"gemm m=1 n=1 k=1 dtype=int32", "BAD_VALUE", "fp32, fp16, bf16"},
+      {"gemm m=1 n=1 k=1 dtype=int8", "CONSTRAINT", "8-bit operands need out=bf16, fp16 or fp32"},
+      {"gemm m=1 n=1 k=1 dtype=int8 out=fp32 layout=nn", "CONSTRAINT", "8-bit operands need layout=nt"},
+      {"gemm m=1 n=1 k=1 dtype=bf16 scale=row", "CONSTRAINT", "scale is for 8-bit operands"},
       {"gemm m=1 n=1 k=1 dtype=bf16 laoyut=nt", "UNKNOWN_ATTRIBUTE", "did you mean layout?"},
       {"gemm m=1 n=1 k=1 dtype=bf16 m=1", "DUPLICATE", "m is given twice"},
       {"gemm m=1 n=1 k=1 dtype=bf16 bias=2", "BAD_VALUE", "not within [0, 1]"},
