@@ -130,7 +130,7 @@ absl::Status Problem::CheckOutput(const std::string& tensor, const std::vector<i
 }  // namespace host_reference_internal
 
 bool HasHostReference(const std::string& kind) {
-  return kind == "gemm" || kind == "softmax" || kind == "rmsnorm" || kind == "layernorm" || kind == "glu" ||
+  return kind == "gemm" || kind == "gemm_wq" || kind == "softmax" || kind == "rmsnorm" || kind == "layernorm" || kind == "glu" ||
          kind == "elementwise" || kind == "cross_entropy" || kind == "rope" || kind == "permute" || kind == "reduce" ||
          kind == "contiguous" || kind == "quantize" || kind == "dequantize";
 }
@@ -150,6 +150,7 @@ absl::StatusOr<std::unique_ptr<HostReference>> MakeHostReference(const OpSchema&
   if (HasHostReference(op.kind) && schema.origin() == "built-in") {
     RT_ASSIGN_OR_RETURN(Problem problem, MakeProblem(schema, op, seed, scalars));
     if (op.kind == "gemm") return host_reference_internal::MakeGemm(std::move(problem));
+    if (op.kind == "gemm_wq") return host_reference_internal::MakeGemmWq(std::move(problem));
     if (op.kind == "softmax") return host_reference_internal::MakeSoftmax(std::move(problem));
     if (op.kind == "rmsnorm") return host_reference_internal::MakeNorm(std::move(problem), /*center=*/false);
     if (op.kind == "layernorm") return host_reference_internal::MakeNorm(std::move(problem), /*center=*/true);

@@ -304,7 +304,8 @@ class TemplateCompiler {
       return at.Error(cost, "pipe", "pipe must be \"tensor\", \"tensor_wgmma\" or \"fp32\"");
     }
     for (const char* field :
-         {"tile_m", "tile_n", "tile_k", "stages", "split_k", "raster_group", "passes", "bytes_in_flight_per_thread"}) {
+         {"tile_m", "tile_n", "tile_k", "stages", "split_k", "raster_group", "passes", "bytes_in_flight_per_thread",
+          "share_a", "share_b", "tiles_in_flight"}) {
       RT_ASSIGN_OR_RETURN(Quantity quantity, scope_.Compile(at, cost, field));
       if (quantity.has_value()) parsed_->cost.emplace(field, *std::move(quantity));
     }

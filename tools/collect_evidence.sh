@@ -48,6 +48,13 @@ gemm m=2048 n=2048 k=2048 dtype=fp32
 gemm m=512 n=4096 k=1024 dtype=fp32
 gemm m=16 n=4096 k=4096 dtype=fp32
 END
+suite gemm_wq <<'END'
+gemm_wq m=1 n=28672 k=4096 dtype=bf16
+gemm_wq m=16 n=28672 k=4096 dtype=bf16
+gemm_wq m=16 n=8192 k=28672 dtype=bf16
+gemm_wq m=16 n=28672 k=4096 dtype=bf16 weight=int8 group=0
+gemm_wq m=256 n=28672 k=4096 dtype=fp16 zero=1
+END
 suite rows <<'END'
 softmax rows=65536 cols=1024 dtype=bf16
 softmax rows=16384 cols=8192 dtype=bf16

@@ -63,9 +63,10 @@ class ModelledDevice(unittest.TestCase):
                "reduce_col": "reduce rows=1024 cols=1024 dtype=bf16 axis=col",
                "quantize_flat": "quantize rows=1024 cols=1024 dtype=bf16 qtype=int8 granularity=group128",
                "quantize_block": "quantize rows=1024 cols=1024 dtype=bf16 qtype=int8 granularity=block128",
-               "glu_quant": "glu rows=1024 cols=4096 dtype=bf16 quant=int8"}
+               "glu_quant": "glu rows=1024 cols=4096 dtype=bf16 quant=int8",
+               "gemm_stream": "gemm m=8 n=512 k=512 dtype=bf16"}
         templates = [t for t in self.daemon.json("templates", "list")["template"]]
-        self.assertGreaterEqual(len(templates), 15)
+        self.assertGreaterEqual(len(templates), 21)
         found = {}
         for template in templates:
             with self.subTest(template=template["id"]):

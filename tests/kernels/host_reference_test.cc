@@ -93,6 +93,47 @@ TEST(HostReferenceTest, GemmByItsDefinitionInEveryLayout) {
   }
 }
 
+TEST(HostReferenceTest, GemmOfEightBitsWithScales) {
+  const int m = 3, n = 8, k = 16;
+  for (const std::string dtype : {"fp8_e4m3", "fp8_e5m2", "int8"}) {
+    for (const std::string scale : {"none", "tensor", "row"}) {
+      const Instance in =
+          Make("gemm m=3 n=8 k=16 out=fp32 bias=1 dtype=" + dtype + " scale=" + scale, {{"alpha", 0.5}});
+      const auto values = in.All("d");
+      for (int i = 0; i < m; ++i) {
+        for (int j = 0; j < n; ++j) {
+          double sum = 0, magnitude = 0;
+          for (int l = 0; l < k; ++l) {
+            sum += in.data.at("a")[i * k + l] * in.data.at("b")[j * k + l];
+            magnitude += std::fabs(in.data.at("a")[i * k + l] * in.data.at("b")[j * k + l]);
+          }
+          double factor = 0.5;
+          if (scale == "tensor") factor *= in.data.at("scale_a")[0] * in.data.at("scale_b")[0];
+          if (scale == "row") factor *= in.data.at("scale_a")[i] * in.data.at("scale_b")[j];
+          const double bias = in.data.at("bias")[j];
+          EXPECT_NEAR(values[i * n + j].value, factor * sum + bias, 1e-12) << dtype << scale;
+          EXPECT_NEAR(values[i * n + j].magnitude, factor * magnitude + std::fabs(bias), 1e-12) << dtype << scale;
+        }
+      }
+    }
+  }
+}
+
+TEST(HostReferenceTest, GemmWithScalesOfBlocks) {
+  const Instance in = Make("gemm m=2 n=136 k=272 out=fp32 dtype=fp8_e4m3 scale=block128");
+  const auto values = in.All("d");
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 136; ++j) {
+      double sum = 0;
+      for (int l = 0; l < 272; ++l) {
+        sum += in.data.at("a")[i * 272 + l] * in.data.at("scale_a")[i * 3 + l / 128] * in.data.at("b")[j * 272 + l] *
+               in.data.at("scale_b")[j / 128 * 3 + l / 128];
+      }
+      EXPECT_NEAR(values[i * 136 + j].value, sum, 1e-11);
+    }
+  }
+}
+
 TEST(HostReferenceTest, GemmActivationsAndDefaults) {
   const auto plain = Make("gemm m=4 n=4 k=3 dtype=fp32").All("d");
   const auto relu = Make("gemm m=4 n=4 k=3 dtype=fp32 act=relu").All("d");
