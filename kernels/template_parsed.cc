@@ -188,7 +188,9 @@ class TemplateCompiler {
     std::set<std::string> names;
     std::vector<std::string> chains;
     for (const auto& attribute : op_.attribute()) {
-      if (attribute.type() == manifest::v1::Attribute::CHAIN) chains.push_back(attribute.name());
+      if (attribute.type() != manifest::v1::Attribute::CHAIN) continue;
+      chains.push_back(attribute.name());
+      for (const std::string& list : ChainLists(attribute.name())) chains.push_back(list);
     }
     for (int i = 0; i < m_.define_size(); ++i) {
       const auto& define = m_.define(i);
