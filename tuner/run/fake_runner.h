@@ -22,6 +22,7 @@ class FakeRunner : public Runner {
   static absl::StatusOr<std::unique_ptr<FakeRunner>> Create(const device::v1::FakeScript& script);
 
   absl::StatusOr<worker::v1::PrepareResult> Prepare(const worker::v1::PrepareRequest& request) override;
+  absl::StatusOr<worker::v1::VendorResult> ListVendor(const worker::v1::VendorRequest& request) override;
   absl::StatusOr<worker::v1::RunResult> Run(const worker::v1::RunRequest& request) override;
   absl::StatusOr<worker::v1::RunResult> RunBaseline(const worker::v1::BaselineRequest& request) override;
   absl::StatusOr<worker::v1::RaceResult> Race(const worker::v1::RaceRequest& request) override;
@@ -35,8 +36,13 @@ class FakeRunner : public Runner {
     device::v1::FakeRule rule;
     std::optional<Expression> when;
   };
-  FakeRunner(device::v1::FakeScript script, std::optional<Expression> time, std::vector<Rule> rules)
-      : script_(std::move(script)), time_(std::move(time)), rules_(std::move(rules)), random_(script_.seed()) {}
+  FakeRunner(device::v1::FakeScript script, std::optional<Expression> time, std::optional<Expression> vendor_time,
+             std::vector<Rule> rules)
+      : script_(std::move(script)),
+        time_(std::move(time)),
+        vendor_time_(std::move(vendor_time)),
+        rules_(std::move(rules)),
+        random_(script_.seed()) {}
 
   absl::Status Pass(double seconds);
   bool Lost();
@@ -44,6 +50,7 @@ class FakeRunner : public Runner {
 
   const device::v1::FakeScript script_;
   const std::optional<Expression> time_;
+  const std::optional<Expression> vendor_time_;
   const std::vector<Rule> rules_;
   std::mt19937_64 random_;
   std::string op_;

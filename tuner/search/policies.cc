@@ -160,6 +160,62 @@ RaceVerdict JudgeRace(const std::vector<RaceEntry>& entries) {
   return verdict;
 }
 
+namespace {
+
+// The best among the entries of one kind, by the index of all entries.
+struct KindVerdict {
+  int best = -1;
+  std::vector<int> ties;
+};
+
+KindVerdict JudgeKind(const std::vector<RaceEntry>& entries, bool vendor) {
+  std::vector<RaceEntry> kind;
+  std::vector<int> index;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].vendor != vendor) continue;
+    kind.push_back(entries[i]);
+    index.push_back(static_cast<int>(i));
+  }
+  const RaceVerdict verdict = JudgeRace(kind);
+  KindVerdict result;
+  if (verdict.winner < 0) return result;
+  const auto at = [&index](int i) { return index[static_cast<size_t>(i)]; };
+  result.best = at(verdict.winner);
+  for (const int i : verdict.ties) result.ties.push_back(at(i));
+  if (!verdict.keep_incumbent) return result;
+  for (size_t i = 0; i < kind.size(); ++i) {
+    if (kind[i].incumbent && kind[i].outcome == v1::OK && Usable(kind[i].measurement)) {
+      result.best = index[i];
+      result.ties.clear();
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+ProviderVerdict JudgeProviders(const std::vector<RaceEntry>& entries, bool vendor_serves) {
+  const KindVerdict templates = JudgeKind(entries, false);
+  const KindVerdict vendor = JudgeKind(entries, true);
+  ProviderVerdict verdict;
+  verdict.best_template = templates.best;
+  verdict.best_vendor = vendor.best;
+  bool serve_vendor = vendor.best >= 0;
+  if (templates.best >= 0 && vendor.best >= 0) {
+    const Interval library = IntervalOf(entries[static_cast<size_t>(vendor.best)].measurement);
+    // The winner of a tie may be a little slower than the fastest.
+    Interval own = IntervalOf(entries[static_cast<size_t>(templates.best)].measurement);
+    for (const int i : templates.ties) {
+      const Interval other = IntervalOf(entries[static_cast<size_t>(i)].measurement);
+      own = {std::min(own.low, other.low), std::min(own.high, other.high)};
+    }
+    serve_vendor = vendor_serves ? own.high >= library.low : library.high < own.low;
+  }
+  verdict.served = serve_vendor ? vendor.best : templates.best;
+  verdict.ties = serve_vendor ? vendor.ties : templates.ties;
+  return verdict;
+}
+
 int RunDeadlineMs(double predicted_us, int requested_ms) {
   if (requested_ms > 0) return static_cast<int>(std::clamp<double>(requested_ms, kDeadlineMinMs, kDeadlineMaxMs));
   if (std::isnan(predicted_us) || predicted_us < 0) predicted_us = 0;

@@ -13,6 +13,7 @@ constexpr double kScreenBurstMs = 3, kScreenRestMs = 20;
 constexpr double kRaceBurstMs = 5, kRaceRestMs = 50;
 constexpr double kMemoryRestMs = 1;
 constexpr double kAbandonFactor = 3;
+constexpr double kVendorAbandonFactor = 1.5;
 constexpr double kFlaggedBelow = 0.97;
 
 worker::v1::MeasureOptions Common(const v1::SweepSpec& spec, const v1::Bounds& bounds) {
@@ -61,9 +62,16 @@ void FlagBeatsAttainable(const v1::Bounds& bounds, v1::Trial& trial) {
                                                  bounds.attainable_us(), bounds.attainable_source())));
 }
 
-std::string BaselineFor(bool is_gemm, const v1::Bounds& bounds) {
-  if (is_gemm) return "cublaslt_first";
-  return bounds.bound() == v1::COMPUTE ? "" : "copy";
+worker::v1::MeasureOptions VendorOptions(const v1::SweepSpec& spec, const v1::Bounds& bounds, double best_us) {
+  worker::v1::MeasureOptions options = ScreeningOptions(spec, bounds, best_us);
+  options.set_abandon_above_us(best_us * kVendorAbandonFactor);
+  return options;
+}
+
+std::vector<std::string> BaselinesFor(bool is_gemm, const v1::Bounds& bounds) {
+  if (is_gemm) return {"cublas", "cublaslt_first"};
+  if (bounds.bound() == v1::COMPUTE) return {};
+  return {"copy"};
 }
 
 }  // namespace rooftune

@@ -87,8 +87,13 @@ absl::Status SweepRun::Run() {
   RT_RETURN_IF_ERROR(MakeStrategyAndPlan());
   RT_RETURN_IF_ERROR(LoadFinished());
   RT_RETURN_IF_ERROR(SetState(v1::RUNNING));
-  if (HasGpu(context_.backend)) RT_RETURN_IF_ERROR(SetUpDevice());
-  RT_RETURN_IF_ERROR(Search());
+  if (HasGpu(context_.backend)) {
+    RT_RETURN_IF_ERROR(SetUpDevice());
+    // While the first candidates compile.
+    RT_RETURN_IF_ERROR(FillPipeline());
+    RT_RETURN_IF_ERROR(SearchVendor());
+  }
+  if (!device_lost_) RT_RETURN_IF_ERROR(Search());
   if (Stop()) return absl::OkStatus();
   if (device_lost_) {
     return Error(absl::StatusCode::kUnavailable, "DEVICE_LOST",
@@ -126,6 +131,10 @@ absl::Status SweepRun::LoadFinished() {
     for (v1::Trial& trial : page.items) {
       next_index_ = std::max(next_index_, trial.index() + 1);
       if (trial.outcome() == v1::DEVICE_LOST || trial.outcome() == v1::NOT_RUN) continue;
+      if (trial.provider() == v1::CUBLASLT) {
+        vendor_trials_.push_back(std::move(trial));
+        continue;
+      }
       trials_.push_back(trial);
       Count(trial);
       finished_.emplace(PointKey(trial.template_id(), {trial.config().begin(), trial.config().end()}), std::move(trial));
@@ -358,8 +367,9 @@ absl::Status SweepRun::Commit(const v1::Trial& trial) {
 
 absl::Status SweepRun::Confirm() {
   RT_RETURN_IF_ERROR(SetState(v1::CONFIRMING));
-  const bool any = std::any_of(trials_.begin(), trials_.end(), [](const v1::Trial& t) { return t.outcome() == v1::OK; });
-  if (!any) {
+  const auto is_ok = [](const v1::Trial& t) { return t.outcome() == v1::OK; };
+  if (std::none_of(trials_.begin(), trials_.end(), is_ok) &&
+      std::none_of(vendor_trials_.begin(), vendor_trials_.end(), is_ok)) {
     std::vector<std::string> counts;
     for (const auto& [outcome, count] : sweep_.progress().outcome()) counts.push_back(absl::StrCat(outcome, ": ", count));
     const std::string sample = trials_.empty() ? "" : absl::StrCat("; for example ", trials_[0].name(), ": ", trials_[0].message());

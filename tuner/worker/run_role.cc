@@ -110,6 +110,9 @@ Frame Answer(int fd, RunSession& session, const Frame& request) {
         if (!sent.ok()) LogWarning("run role: ", std::string(sent.message()));
       });
       break;
+    case Frame::kVendor:
+      *reply.mutable_vendor_result() = session.Vendor(request.vendor());
+      break;
     case Frame::kCalibrate:
       *reply.mutable_calibrate_result() = session.Calibrate(request.calibrate());
       break;
@@ -118,7 +121,7 @@ Frame Answer(int fd, RunSession& session, const Frame& request) {
       break;
     default:
       reply.mutable_error()->set_code(static_cast<int>(absl::StatusCode::kUnimplemented));
-      reply.mutable_error()->set_message("the run role answers prepare, run, baseline, race, calibrate and probe");
+      reply.mutable_error()->set_message("the run role answers prepare, vendor, run, baseline, race, calibrate and probe");
       break;
   }
   return reply;

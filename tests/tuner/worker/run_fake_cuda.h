@@ -55,6 +55,9 @@ class FakeCuda {
   std::map<std::string, int> launches;
   int64_t allocations = 0;  // alive
 
+  // Puts work of a library on the stream: it takes `us`, now or when a graph that is being captured is launched.
+  void Submit(double us, std::function<void()> work);
+
   // What the fake accepts as a module.
   static std::string Cubin();
 };
