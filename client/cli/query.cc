@@ -50,9 +50,9 @@ void PrintRecord(const v1::TuningRecord& record) {
   std::printf("evidence    %s\n", v1::EvidenceLevel_Name(record.evidence()).c_str());
   std::printf("kernel      %s%s %s\n", record.provider() == v1::CUBLASLT ? "CUBLASLT, " : "", record.template_id().c_str(), ConfigText(record.config()).c_str());
   if (record.has_measurement()) {
-    std::printf("time        %s (L2 %s, clock %s, %d samples)\n", MeasurementText(record.measurement()).c_str(),
+    std::printf("time        %s (L2 %s, clock %s)\n", MeasurementText(record.measurement()).c_str(),
                 v1::L2State_Name(record.measurement().l2()).c_str(),
-                v1::ClockState_Name(record.measurement().clock()).c_str(), record.measurement().sample_us_size());
+                v1::ClockState_Name(record.measurement().clock()).c_str());
   } else if (record.prediction().time_us() > 0) {
     std::printf("predicted   %s (%s … %s), never ran\n", TimeText(record.prediction().time_us()).c_str(),
                 TimeText(record.prediction().low_us()).c_str(), TimeText(record.prediction().high_us()).c_str());

@@ -12,8 +12,9 @@ namespace {
 constexpr double kScreenBurstMs = 3, kScreenRestMs = 20;
 constexpr double kRaceBurstMs = 5, kRaceRestMs = 50;
 constexpr double kMemoryRestMs = 1;
-constexpr double kAbandonFactor = 3;
-constexpr double kVendorAbandonFactor = 1.5;
+// A candidate this many times slower than the best so far can't be the best: throttling after a short rest costs at most
+// a tenth. Its first burst is its time.
+constexpr double kAbandonFactor = 1.25;
 constexpr double kFlaggedBelow = 0.97;
 
 worker::v1::MeasureOptions Common(const v1::SweepSpec& spec, const v1::Bounds& bounds) {
@@ -60,12 +61,6 @@ void FlagBeatsAttainable(const v1::Bounds& bounds, v1::Trial& trial) {
   trial.set_message(absl::StrCat(trial.message(), trial.message().empty() ? "" : "; ",
                                  absl::StrFormat("%.1f %% below the attainable %.2f us (%s)", percent,
                                                  bounds.attainable_us(), bounds.attainable_source())));
-}
-
-worker::v1::MeasureOptions VendorOptions(const v1::SweepSpec& spec, const v1::Bounds& bounds, double best_us) {
-  worker::v1::MeasureOptions options = ScreeningOptions(spec, bounds, best_us);
-  options.set_abandon_above_us(best_us * kVendorAbandonFactor);
-  return options;
 }
 
 std::vector<std::string> BaselinesFor(bool is_gemm, const v1::Bounds& bounds) {

@@ -23,10 +23,6 @@ bool BeatsAttainable(const v1::Measurement& measurement, const v1::Bounds& bound
 // Sets the flag of a measured OK trial and says so in its message.
 void FlagBeatsAttainable(const v1::Bounds& bounds, v1::Trial& trial);
 
-// The same for an algorithm of a vendor's library, of which `best_us` is the fastest so far (0 = none): they come best
-// first as the library sees it, so that one half slower than the best is given up.
-worker::v1::MeasureOptions VendorOptions(const v1::SweepSpec& spec, const v1::Bounds& bounds, double best_us);
-
 // Names of the baselines a cost class is compared with.
 std::vector<std::string> BaselinesFor(bool is_gemm, const v1::Bounds& bounds);
 

@@ -71,7 +71,7 @@ absl::Status SweepRun::RunVendor(const v1::LaunchPlan& plan, v1::Trial* trial) {
   *request.mutable_plan() = plan;
   request.set_verify(true);
   request.set_measure(true);
-  *request.mutable_options() = VendorOptions(sweep_.spec(), plan_->bounds, best_us);
+  *request.mutable_options() = ScreeningOptions(sweep_.spec(), plan_->bounds, best_us);
   request.set_timeout_ms(RunDeadlineMs(2 * plan_->bounds.attainable_us(), sweep_.spec().run_timeout_ms()));
   const absl::Time begin = context_.clock.Now();
   const auto ran = context_.backend.runner->Run(request);

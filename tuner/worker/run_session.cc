@@ -209,10 +209,8 @@ absl::Status RunSession::SetUpTimer(const worker::v1::MeasureOptions& options, P
   work.sets = problem_->sets();
   if (options.l2() == v1::WARM) {
     work.rotation = Rotation::kNone;
-  } else if (problem_->cold_by_rotation()) {
-    work.rotation = Rotation::kCold;
   } else {
-    work.rotation = Rotation::kFlushed;
+    work.rotation = problem_->cold_by_rotation() ? Rotation::kCold : Rotation::kFlushed;
     RT_ASSIGN_OR_RETURN(work.flush, problem_->FlushBuffer());
     work.flush_bytes = problem_->flush_bytes();
   }

@@ -114,8 +114,8 @@ absl::StatusOr<int> KernelTimer::NextChunk() {
   return chunks_[g].count;
 }
 
-absl::Status KernelTimer::Flush() {
-  if (work_.rotation != Rotation::kFlushed) return absl::OkStatus();
+absl::Status KernelTimer::Flush(Rotation when) {
+  if (work_.rotation != when || work_.flush_bytes <= 0) return absl::OkStatus();
   return context_.support.FlushRead(work_.flush, work_.flush_bytes);
 }
 
@@ -174,12 +174,15 @@ bool KernelTimer::GaveUp() const { return samples().empty() && contended_bursts_
 
 absl::Status KernelTimer::EnqueueBurst(int samples, std::vector<int>* executions) {
   RT_RETURN_IF_ERROR(context_.support.Clock(clock_words_.ptr()));
+  // Whoever ran before left lines of these buffers in the L2, and a kernel that streams (first to be evicted are its
+  // own lines) would find them there again and again: an H200 gave a softmax 3 % by that in races, and nothing alone.
+  RT_RETURN_IF_ERROR(Flush(Rotation::kCold));
   if (sample_us_ < kLeadInBelowUs) {
     RT_ASSIGN_OR_RETURN(const int lead_in, NextChunk());
     if (stop_.samples().empty()) warmup_launches_ += lead_in;
   }
   for (int i = 0; i < samples; ++i) {
-    RT_RETURN_IF_ERROR(Flush());
+    RT_RETURN_IF_ERROR(Flush(Rotation::kFlushed));
     RT_RETURN_IF_ERROR(events_[static_cast<size_t>(2 * i)].Record());
     RT_ASSIGN_OR_RETURN(const int count, NextChunk());
     RT_RETURN_IF_ERROR(events_[static_cast<size_t>(2 * i + 1)].Record());

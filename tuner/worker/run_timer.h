@@ -25,7 +25,7 @@ struct TimedWork {
   int nodes = 1;  // graph nodes of an execution
   int sets = 1;
   Rotation rotation = Rotation::kNone;
-  // Rotation::kFlushed only: what is read before each sample.
+  // What is read to empty the L2 of these buffers: before each sample (Rotation::kFlushed) or burst (kCold).
   cuda::DevicePtr flush = 0;
   int64_t flush_bytes = 0;
 };
@@ -80,7 +80,8 @@ class KernelTimer {
   // Whether others computed during the burst of these many samples.
   absl::StatusOr<bool> Contended(int samples, double wall_us, const GpuReading& before, const GpuReading& after);
   bool GaveUp() const;
-  absl::Status Flush();
+  // Enqueues the flush if this is the rotation that wants it `when`.
+  absl::Status Flush(Rotation when);
   absl::StatusOr<std::pair<double, double>> ReadClocks();
 
   const TimerContext context_;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/sha256.h"
 #include "tests/tuner/worker/run_fake_cuda.h"
+#include "tuner/worker/run_timer.h"
 
 namespace rooftune {
 namespace {
@@ -374,6 +375,33 @@ TEST_F(RunSessionTest, B3_AFullyContendedMeasurementIsNoTime) {
   EXPECT_EQ(session_->Run(Candidate("right", true)).outcome(), v1::OK);
 }
 
+// Alone or in a race: what another kernel left of these buffers in the L2 must not serve this one.
+TEST_F(RunSessionTest, B1_EveryBurstOnRotatedBuffersBeginsWithAFlush) {
+  auto support = SupportModule::Create(*context_, Request().support_cubin());
+  ASSERT_TRUE(support.ok()) << support.status();
+  auto flush = DeviceBuffer::Create(*context_, 4096);
+  auto data = DeviceBuffer::Create(*context_, 4096);
+  ASSERT_TRUE(flush.ok() && data.ok());
+  TimedWork work;
+  work.sets = 2;
+  work.rotation = Rotation::kCold;
+  work.flush = flush->ptr();
+  work.flush_bytes = flush->size();
+  work.enqueue = [&](int) { return (*support)->Poison(data->ptr(), 64); };
+  cuda_.duration_us["rt_poison"] = 100;
+  FakeClock clock;
+  double highest_mhz = 0;
+  const TimerContext context = {*context_, **support, nullptr, clock, highest_mhz};
+  auto timer = KernelTimer::Create(context, work, {});
+  ASSERT_TRUE(timer.ok()) << timer.status();
+  ASSERT_TRUE((*timer)->WarmUp().ok());
+  EXPECT_EQ(cuda_.launches["rt_flush_read"], 0);
+  for (int bursts = 1; bursts <= 3; ++bursts) {
+    ASSERT_TRUE((*timer)->Burst(1).ok());
+    EXPECT_EQ(cuda_.launches["rt_flush_read"], bursts);
+  }
+}
+
 TEST_F(RunSessionTest, B2_TheFlushIsNotTimed) {
   PrepareOk();
   cuda_.duration_us["rt_flush_read"] = 60;
@@ -442,7 +470,8 @@ TEST_F(RunSessionTest, C4_InPlaceIsJudgedAfterOneLaunchOnPristineInputs) {
     const auto result = RunAdd(in_place);
     EXPECT_EQ(result.outcome(), v1::OK) << result.message();
   }
-  const auto twice = RunAdd([&](const float* a, const float* b, float* y, int64_t n) { in_place(a, b, y, n), in_place(a, b, y, n); });
+  const auto twice =
+      RunAdd([&](const float* a, const float* b, float* y, int64_t n) { in_place(a, b, y, n), in_place(a, b, y, n); });
   EXPECT_EQ(twice.outcome(), v1::WRONG_RESULT);
   EXPECT_EQ(RunAdd(in_place).outcome(), v1::OK);
 }
@@ -451,9 +480,8 @@ TEST_F(RunSessionTest, C2_WhatTheLastCandidateWroteDoesNotCount) {
   PrepareOk();
   EXPECT_EQ(RunAdd([](const float* a, const float* b, float* y, int64_t n) { Right(a, b, y, n / 2); }).outcome(),
             v1::WRONG_RESULT);
-  const auto other_half = RunAdd([](const float* a, const float* b, float* y, int64_t n) {
-    Right(a + n / 2, b + n / 2, y + n / 2, n - n / 2);
-  });
+  const auto other_half = RunAdd(
+      [](const float* a, const float* b, float* y, int64_t n) { Right(a + n / 2, b + n / 2, y + n / 2, n - n / 2); });
   EXPECT_EQ(other_half.outcome(), v1::WRONG_RESULT);
   EXPECT_EQ(other_half.verification().unwritten_elements(), kElements / 2);
 }
@@ -477,7 +505,8 @@ TEST_F(RunSessionTest, C3_NothingAndRefusedLaunchesNeverPass) {
 TEST_F(RunSessionTest, C5_OneElementOutsideIsFound) {
   PrepareOk();
   for (const int64_t at : {int64_t{-1}, kElements}) {
-    const auto result = RunAdd([at](const float* a, const float* b, float* y, int64_t n) { Right(a, b, y, n), y[at] = 0; });
+    const auto result =
+        RunAdd([at](const float* a, const float* b, float* y, int64_t n) { Right(a, b, y, n), y[at] = 0; });
     EXPECT_EQ(result.outcome(), v1::OUT_OF_BOUNDS) << at;
   }
 }
@@ -487,7 +516,10 @@ TEST_F(RunSessionTest, D6_CorruptBinariesAreRefusedAndLeaveNothing) {
   const int64_t alive = cuda_.allocations;
   std::string truncated = FakeCuda::Cubin();
   truncated.resize(truncated.size() / 2);
-  for (const std::string& bytes : {std::string(), std::string(4096, '\0'), std::string("\x7f" "ELF"), truncated}) {
+  for (const std::string& bytes : {std::string(), std::string(4096, '\0'),
+                                   std::string("\x7f"
+                                               "ELF"),
+                                   truncated}) {
     auto request = Candidate("right");
     request.set_cubin(bytes);
     request.set_digest(Sha256Hex(bytes));
