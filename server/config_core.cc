@@ -71,6 +71,14 @@ absl::StatusOr<ConfigQuery> ConfigCore::Understand(const v1::GetBestConfigReques
   const v1::Objective objective = request.objective() == v1::OBJECTIVE_UNSPECIFIED ? v1::TIME : request.objective();
   query.target_key = TargetKey(query.op->text, query.device->device.device_key(), objective);
   query.acceptance = {request.min_evidence(), request.deterministic(), request.generation(), objective};
+  for (const int provider : request.provider()) {
+    if (!v1::Provider_IsValid(provider) || provider == v1::PROVIDER_UNSPECIFIED) {
+      return Error(absl::StatusCode::kInvalidArgument, "BAD_VALUE", "provider is not a known value",
+                   {{"field", "provider"}});
+    }
+    query.acceptance.providers |= uint32_t{1} << provider;
+  }
+  query.acceptance.cublaslt_version = request.cublaslt_version();
   query.policy = request.miss_policy() == v1::MISS_POLICY_UNSPECIFIED ? v1::FAIL : request.miss_policy();
   query.allow_nearest = request.allow_nearest();
   if (query.policy == v1::WAIT && request.generation() != 0) {
@@ -111,6 +119,11 @@ std::optional<KnownConfig> ConfigCore::Hit(const ConfigQuery& query, const Index
     // Whoever asks for a device of another machine knows its environment; this daemon does not.
     (*known.header.mutable_difference())["environment"] =
         "unknown: the device is not one of this daemon; compare record.environment";
+  }
+  if (record.rank() > 0) {
+    // Why not the fastest one.
+    const std::string passed_over = IndexSnapshot::PassedOver(*entry, query.acceptance, record.rank());
+    if (!passed_over.empty()) (*known.header.mutable_difference())["provider"] = passed_over;
   }
   LabelWithheld(query, index, known.header);
   known.header.set_match(match);
@@ -234,6 +247,8 @@ void ConfigCore::BatchGetBestConfigs(const v1::BatchGetBestConfigsRequest& reque
     single.set_allow_nearest(request.allow_nearest());
     single.set_generation(request.generation());
     single.set_deterministic(request.deterministic());
+    *single.mutable_provider() = request.provider();
+    single.set_cublaslt_version(request.cublaslt_version());
     single.set_objective(request.objective());
     std::vector<std::string> waiting;
     for (int i = 0; i < request.op_size() && !batch->call->cancelled(); ++i) {

@@ -33,6 +33,13 @@ struct Acceptance {
   int64_t generation = 0;
   // Of neighbours; a key has only records of one.
   v1::Objective objective = v1::TIME;
+  // Providers that the caller can use, as bits 1 << Provider; 0 = any.
+  uint32_t providers = 0;
+  // Version of the caller's cuBLASLt, which alone takes a record of CUBLASLT of the same; 0 = not said.
+  int64_t cublaslt_version = 0;
+
+  // Whether the caller can use a record of this provider and plan.
+  bool Takes(const v1::TuningRecord& record) const;
 };
 
 using RecordPtr = std::shared_ptr<const v1::TuningRecord>;
@@ -77,6 +84,9 @@ class IndexSnapshot {
   // the best evidence among those of the generation that were not acceptable.
   static const IndexEntry::Version* Pick(const IndexEntry& entry, const Acceptance& acceptance,
                                          v1::EvidenceLevel* strongest = nullptr);
+  // Why records of a lower rank than `rank` are not for this caller: "a faster record of CUBLASLT …"; empty if it is
+  // not for their provider.
+  static std::string PassedOver(const IndexEntry& entry, const Acceptance& acceptance, int rank);
   // Entries with an acceptable version and the same attributes, nearest shape first; on `device_key` only. Looks
   // at 50 000 entries of the kind at most.
   std::vector<Neighbour> Nearest(const OpFacts& facts, const std::string& device_key, const Acceptance& acceptance,

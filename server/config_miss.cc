@@ -48,7 +48,12 @@ std::string TuneCommand(const ConfigQuery& query) {
 std::optional<v1::GetBestConfigResponse> ConfigCore::Nearest(const ConfigQuery& query, const IndexSnapshot& index) {
   const OpFacts facts = FactsOf(*query.op);
   const std::string& key = query.device->device.device_key();
-  const std::vector<Neighbour> neighbours = index.Nearest(facts, key, query.acceptance, kMaxNeighbours);
+  // The call of a library holds for its own shape only.
+  constexpr uint32_t kMayFit = 1u << v1::TEMPLATE | 1u << v1::EXTERNAL;
+  Acceptance acceptance = query.acceptance;
+  acceptance.providers = acceptance.providers == 0 ? kMayFit : acceptance.providers & kMayFit;
+  if (acceptance.providers == 0) return std::nullopt;
+  const std::vector<Neighbour> neighbours = index.Nearest(facts, key, acceptance, kMaxNeighbours);
   if (neighbours.empty()) return std::nullopt;
   // Without a profile nothing can be predicted; the nearest shape whose recipe allows the operator is served as such.
   absl::StatusOr<Plan> plan = absl::FailedPreconditionError("no profile");

@@ -39,6 +39,12 @@ OpFacts FactsOf(const Op& op) {
   return facts;
 }
 
+bool Acceptance::Takes(const v1::TuningRecord& record) const {
+  if (providers != 0 && (providers >> record.provider() & 1) == 0) return false;
+  return record.provider() != v1::CUBLASLT || cublaslt_version == 0 ||
+         record.plan().cublaslt().library_version() == cublaslt_version;
+}
+
 int64_t IndexSnapshot::oldest_generation() const {
   return std::max<int64_t>(0, generation_ - ConfigIndex::kKeptGenerations);
 }
@@ -62,12 +68,24 @@ EntryPtr IndexSnapshot::Find(const std::string& target_key) const {
   return it == shard->end() ? nullptr : it->second;
 }
 
+std::string IndexSnapshot::PassedOver(const IndexEntry& entry, const Acceptance& acceptance, int rank) {
+  for (const IndexEntry::Version& version : entry.versions) {
+    const v1::TuningRecord& record = *version.record;
+    if (record.rank() >= rank || !InGeneration(record, acceptance.generation) || acceptance.Takes(record)) continue;
+    const std::string made_by =
+        record.provider() == v1::CUBLASLT ? absl::StrCat(" ", record.plan().cublaslt().library_version()) : "";
+    return absl::StrCat("a faster record of ", v1::Provider_Name(record.provider()), made_by,
+                        " is there (", record.name(), "), which the caller can't use");
+  }
+  return "";
+}
+
 const IndexEntry::Version* IndexSnapshot::Pick(const IndexEntry& entry, const Acceptance& acceptance,
                                                v1::EvidenceLevel* strongest) {
   const IndexEntry::Version* best = nullptr;
   for (const IndexEntry::Version& version : entry.versions) {
     const v1::TuningRecord& record = *version.record;
-    if (!version.unusable.empty() || !InGeneration(record, acceptance.generation)) continue;
+    if (!version.unusable.empty() || !InGeneration(record, acceptance.generation) || !acceptance.Takes(record)) continue;
     // What the template claims, unless two launches showed otherwise.
     if (acceptance.deterministic && (!record.plan().deterministic() || record.verification().nondeterministic()))
       continue;

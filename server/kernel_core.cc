@@ -68,6 +68,10 @@ void KernelCore::WithBinary(v1::TuningRecord record, Done<Kernel> done) {
   };
   // An estimate's binary may have made room for others: compiling looks, and compiles again if it has to.
   if (!record.artifact_digest().empty() && !EstimateTable::IsEstimate(record.name())) return load(record);
+  // The call of a library: the recipe is all there is.
+  if (record.plan().has_cublaslt()) {
+    return done(Kernel{std::move(record), std::make_shared<const std::string>()});
+  }
   if (!EstimateTable::IsEstimate(record.name())) {
     return done(
         Error(absl::StatusCode::kFailedPrecondition, "NO_BINARY",

@@ -76,6 +76,11 @@ void SweepCore::ReplayTrial(const v1::ReplayTrialRequest& request, const CallPtr
     RT_ASSIGN_OR_RETURN(const std::string name, SweepOfTrial(request.name()));
     RT_ASSIGN_OR_RETURN(const v1::Sweep sweep, context_.deps.store.GetSweep(name));
     RT_ASSIGN_OR_RETURN(v1::Trial before, FindTrial(context_.deps.store, name, request.name()));
+    if (before.provider() == v1::CUBLASLT) {
+      return Error(absl::StatusCode::kUnimplemented, "VENDOR_TRIAL",
+                   absl::StrCat(request.name(), " is an algorithm of cuBLASLt, not a configuration of a template: tune ",
+                                before.op(), " again to have it measured again"));
+    }
     v1::RaceConfigsRequest race;
     race.set_op(before.op());
     race.set_device(request.device().empty() ? sweep.spec().device() : request.device());

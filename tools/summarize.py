@@ -6,7 +6,8 @@
   summarize.py --table FILE…         write the tables between the markers of these files
   summarize.py --check-tables FILE…  fail if a table is not what the evidence gives
 
-A row is the best measured record of one sweep, with the baselines of the same race; or of a comparison in
+A row is the record of one sweep that is served, with the baselines of the same race; where that is a call of a vendor's
+library, the best template of the same race has a row of its own. Or it is of a comparison in
 `DEVICE/peers/` (tests/bench/peers) the best template's time beside its peers, and where the daemon serves the vendor's
 library one more for that. A table stands between `<!-- evidence:SUITE -->` and `<!-- /evidence -->`; comparisons are not in
 it (docs/performance.md has them).
@@ -162,10 +163,19 @@ def rows_of_file(path: pathlib.Path, root: pathlib.Path, kinds: dict) -> list:
             record = line["record"]
             sweep = record.get("sweep", record["name"])
             measured = record.get("evidence") in ALLOWED["evidence_level"] and "measurement" in record
-            if measured and (sweep not in best or record.get("rank", 0) < best[sweep].get("rank", 0)):
-                best[sweep], runs[sweep] = record, run
+            if not measured:
+                continue
+            runs[sweep] = run
+            # What is served, and the best template: one row if that is the same.
+            for who in ("served", "template"):
+                if who == "template" and record.get("provider", "TEMPLATE") != "TEMPLATE":
+                    continue
+                known = best.get((sweep, who))
+                if known is None or record.get("rank", 0) < known.get("rank", 0):
+                    best[sweep, who] = record
     source = path.relative_to(root).as_posix()
-    return [make_row(runs[s], record, baselines.get(s, []), kinds, source) for s, record in best.items()]
+    return [make_row(runs[sweep], record, baselines.get(sweep, []), kinds, source)
+            for (sweep, who), record in best.items() if who == "served" or record is not best[sweep, "served"]]
 
 
 def peer_suite(row: dict) -> str:

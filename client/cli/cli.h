@@ -54,6 +54,7 @@ struct TuneOptions {
   int run_timeout_ms = 0;
   int max_spill_bytes = 0;
   bool no_baselines = false;
+  bool no_vendor = false;
   bool detach = false;
   bool dry_run = false;
   std::string request_id;
@@ -64,6 +65,8 @@ struct QueryOptions {
   std::string miss = "estimate";
   bool allow_nearest = false;
   bool deterministic = false;
+  bool templates_only = false;
+  int64_t cublaslt_version = 0;  // 0 = not said
   std::string objective = "time";
   double wait_s = 600;
   std::string record;  // fetch: instead of an operator

@@ -29,6 +29,14 @@ struct Arguments {
   bool all = false, detach = false;
 };
 
+// Who made the kernel: options of best and fetch.
+void AddProvider(CLI::App& command, QueryOptions& query) {
+  command.add_flag("--templates-only", query.templates_only, "no call of cuBLASLt: the best kernel of a template");
+  command.add_option("--cublaslt-version", query.cublaslt_version,
+                     "version of your cuBLASLt, e.g. 130100: no records of another")
+      ->check(CLI::NonNegativeNumber);
+}
+
 void AddQueries(CLI::App& app, Arguments& a, Command& run) {
   auto* estimate =
       app.add_subcommand("estimate", "What the cost model says: work, bounds, best predicted configurations");
@@ -43,6 +51,7 @@ void AddQueries(CLI::App& app, Arguments& a, Command& run) {
       ->capture_default_str();
   best->add_flag("--allow-nearest", a.query.allow_nearest, "accept a record of another shape");
   best->add_flag("--deterministic", a.query.deterministic, "only kernels that give equal bits for equal inputs");
+  AddProvider(*best, a.query);
   best->add_option("--objective", a.query.objective, "tuned for time, energy or energy_delay")->capture_default_str();
   best->add_option("--timeout", a.query.wait_s, "seconds to wait with --miss wait")
       ->check(CLI::Range(0.001, 86400.0))
@@ -55,6 +64,7 @@ void AddQueries(CLI::App& app, Arguments& a, Command& run) {
   fetch->add_option("-o,--out", a.query.out, "folder for DIGEST.cubin and recipe.json")->capture_default_str();
   fetch->add_option("--min-evidence", a.query.min_evidence,
                     "weakest evidence to accept (verified; compiled on modelled devices)");
+  AddProvider(*fetch, a.query);
   fetch->add_option("--objective", a.query.objective, "tuned for time, energy or energy_delay")->capture_default_str();
   fetch->callback([&] {
     a.query.miss = "fail";
@@ -80,6 +90,7 @@ void AddSweeps(CLI::App& app, Arguments& a, Command& run) {
   tune->add_option("--max-spill-bytes", a.tune.max_spill_bytes, "accept candidates that spill up to this; -1 = any");
   tune->add_option("--request-id", a.tune.request_id, "repeating it returns the first sweep");
   tune->add_flag("--no-baselines", a.tune.no_baselines, "do not measure the vendor's kernel or a copy beside");
+  tune->add_flag("--no-vendor", a.tune.no_vendor, "templates only: do not try the algorithms of cuBLASLt");
   tune->add_flag("--detach", a.tune.detach, "print the sweep's name and return");
   tune->add_flag("--dry-run", a.tune.dry_run, "only show the search space");
   tune->callback([&] { run = [&](Context& c) { return Tune(c, a.tune); }; });

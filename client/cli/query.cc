@@ -31,11 +31,24 @@ std::string BoundsText(const v1::Bounds& bounds) {
                       v1::Bound_Name(bounds.bound()));
 }
 
+void PrintCublasLt(const v1::LaunchPlan& plan) {
+  const v1::CublasLtMatmul::Algorithm& algorithm = plan.cublaslt().algorithm();
+  const auto name = [](const std::string& text, int number) { return text.empty() ? absl::StrCat("#", number) : text; };
+  std::printf("algorithm   %d, tile %s, stages %s, cluster %s, split-K %d, reduction %d, swizzling %d, option %d\n",
+              algorithm.id(), name(algorithm.tile(), algorithm.tile_id()).c_str(),
+              name(algorithm.stages(), algorithm.stages_id()).c_str(),
+              name(algorithm.cluster_shape(), algorithm.cluster_shape_id()).c_str(), algorithm.split_k(),
+              algorithm.reduction_scheme(), algorithm.swizzling(), algorithm.custom_option());
+  std::printf("library     cublasLt %lld, %lld bytes of workspace; no other version may be given this algorithm\n",
+              static_cast<long long>(plan.cublaslt().library_version()),
+              static_cast<long long>(plan.workspace_bytes().value()));
+}
+
 void PrintRecord(const v1::TuningRecord& record) {
   std::printf("operator    %s\n", record.op().c_str());
   std::printf("device      %s\n", record.device_key().c_str());
   std::printf("evidence    %s\n", v1::EvidenceLevel_Name(record.evidence()).c_str());
-  std::printf("kernel      %s %s\n", record.template_id().c_str(), ConfigText(record.config()).c_str());
+  std::printf("kernel      %s%s %s\n", record.provider() == v1::CUBLASLT ? "CUBLASLT, " : "", record.template_id().c_str(), ConfigText(record.config()).c_str());
   if (record.has_measurement()) {
     std::printf("time        %s (L2 %s, clock %s)\n", MeasurementText(record.measurement()).c_str(),
                 v1::L2State_Name(record.measurement().l2()).c_str(),
@@ -65,6 +78,7 @@ void PrintRecord(const v1::TuningRecord& record) {
   if (record.verification().nondeterministic()) {
     std::printf("bits        differ from launch to launch on equal inputs, within the bound\n");
   }
+  if (record.plan().has_cublaslt()) PrintCublasLt(record.plan());
   if (!record.artifact_digest().empty()) {
     std::printf("binary      sha256 %s (%lld bytes), %d registers, %d bytes spilled\n",
                 record.artifact_digest().c_str(), static_cast<long long>(record.artifact_bytes()),
@@ -87,6 +101,8 @@ absl::StatusOr<v1::GetBestConfigRequest> Query(const Context& context, const Que
   request.set_miss_policy(static_cast<v1::MissPolicy>(miss));
   request.set_allow_nearest(options.allow_nearest);
   request.set_deterministic(options.deterministic);
+  if (options.templates_only) request.add_provider(v1::TEMPLATE);
+  request.set_cublaslt_version(options.cublaslt_version);
   RT_ASSIGN_OR_RETURN(const int objective, EnumValue(v1::Objective_descriptor(), options.objective, "--objective"));
   request.set_objective(static_cast<v1::Objective>(objective));
   return request;
@@ -184,7 +200,8 @@ absl::Status Fetch(Context& context, const QueryOptions& options) {
   RT_ASSIGN_OR_RETURN(const FetchedKernel kernel, context.client->GetKernel(request));
   RT_RETURN_IF_ERROR(MakeDirs(options.out, 0755));
   const std::string cubin = absl::StrCat(options.out, "/", kernel.record.artifact_digest(), ".cubin");
-  RT_RETURN_IF_ERROR(WriteOutput(cubin, kernel.cubin));
+  const bool has_binary = !kernel.record.artifact_digest().empty();
+  if (has_binary) RT_RETURN_IF_ERROR(WriteOutput(cubin, kernel.cubin));
   google::protobuf::util::JsonPrintOptions json;
   json.preserve_proto_field_names = true;
   json.add_whitespace = true;
@@ -196,7 +213,13 @@ absl::Status Fetch(Context& context, const QueryOptions& options) {
     PrintJson(kernel.record);
     return absl::OkStatus();
   }
-  std::printf("%s\n%s/recipe.json\n", cubin.c_str(), options.out.c_str());
+  if (has_binary) {
+    std::printf("%s\n", cubin.c_str());
+  } else {
+    std::fprintf(stderr, "rooftune: this is a call of cuBLASLt, so there is no binary: docs/api.md says how to make it; "
+                         "--templates-only fetches the best kernel\n");
+  }
+  std::printf("%s/recipe.json\n", options.out.c_str());
   return absl::OkStatus();
 }
 

@@ -176,6 +176,7 @@ absl::Status Tune(Context& context, const TuneOptions& options) {
   spec.set_run_timeout_ms(options.run_timeout_ms);
   spec.set_max_spill_bytes(options.max_spill_bytes);
   spec.set_no_baselines(options.no_baselines);
+  spec.set_no_vendor(options.no_vendor);
   request.set_request_id(options.request_id);
   request.set_validate_only(options.dry_run);
   v1::Sweep planned;

@@ -113,7 +113,8 @@ TEST_F(RunRoleTest, CublasLtIsVerifiedForEveryLayoutAndType) {
   for (const char* op :
        {"gemm m=512 n=768 k=256 dtype=bf16", "gemm m=512 n=768 k=256 dtype=fp16 layout=nn",
         "gemm m=512 n=768 k=256 dtype=bf16 layout=tn out=fp32", "gemm m=256 n=128 k=64 dtype=fp32 layout=tt",
-        "gemm m=128 n=64 k=32 batch=5 dtype=bf16", "gemm m=4096 n=4096 k=4096 dtype=bf16"}) {
+        "gemm m=128 n=64 k=32 batch=5 dtype=bf16", "gemm m=4096 n=4096 k=4096 dtype=bf16",
+        "gemm m=256 n=512 k=128 dtype=bf16 bias=1 act=gelu", "gemm m=256 n=512 k=128 dtype=fp16 act=relu beta=1"}) {
     ASSERT_NO_FATAL_FAILURE(Prepare(op));
     const auto result = Baseline("cublaslt_first");
     if (result.outcome() == v1::NOT_RUN && result.version().empty()) {
@@ -126,9 +127,34 @@ TEST_F(RunRoleTest, CublasLtIsVerifiedForEveryLayoutAndType) {
   }
 }
 
+TEST_F(RunRoleTest, EveryAlgorithmOfCublasLtIsACandidate) {
+  for (const char* op : {"gemm m=512 n=768 k=2048 dtype=bf16", "gemm m=16 n=4096 k=4096 dtype=fp16 bias=1 act=relu"}) {
+    ASSERT_NO_FATAL_FAILURE(Prepare(op));
+    worker::v1::VendorRequest request;
+    request.set_max_algorithms(32);
+    request.set_workspace_bytes(64 << 20);
+    const auto listed = runner_->ListVendor(request);
+    ASSERT_TRUE(listed.ok()) << listed.status();
+    if (listed->outcome() == v1::NOT_RUN && listed->version().empty()) {
+      std::printf("no cuBLASLt here: %s\n", listed->message().c_str());
+      return;
+    }
+    ASSERT_EQ(listed->outcome(), v1::OK) << op << ": " << listed->message();
+    EXPECT_GT(listed->plan_size(), 1) << op;
+    for (const v1::LaunchPlan& plan : listed->plan()) {
+      worker::v1::RunRequest run;
+      *run.mutable_plan() = plan;
+      run.set_verify(true);
+      const auto result = Run(run);
+      EXPECT_EQ(result.outcome(), v1::OK) << op << " " << plan.cublaslt().ShortDebugString() << result.message();
+    }
+  }
+}
+
 TEST_F(RunRoleTest, BaselinesThatCannotBeAreNotRun) {
-  ASSERT_NO_FATAL_FAILURE(Prepare("gemm m=64 n=64 k=64 dtype=bf16 bias=1"));
+  ASSERT_NO_FATAL_FAILURE(Prepare("gemm m=64 n=64 k=64 dtype=bf16 act=silu"));
   EXPECT_EQ(Baseline("cublaslt_first").outcome(), v1::NOT_RUN);
+  EXPECT_EQ(Baseline("cublas").outcome(), v1::NOT_RUN);
   EXPECT_EQ(Baseline("nonsense").outcome(), v1::NOT_RUN);
   ASSERT_NO_FATAL_FAILURE(Prepare(kAdd));
   EXPECT_EQ(Baseline("cublaslt_first").outcome(), v1::NOT_RUN);

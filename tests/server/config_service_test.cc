@@ -431,11 +431,49 @@ TEST_F(ConfigServiceTest, KernelErrorsSayWhatToDo) {
   daemon_.Publish({vendor});
   request.set_record(vendor.name());
   EXPECT_EQ(See(Fetch(request, &seen, &binary)).reason, "NO_BINARY");
+  // The call of a library is complete without one.
+  auto call = daemon_.Record(kOp, kGpuKey, v1::MEASURED, 4);
+  call.set_provider(v1::CUBLASLT);
+  call.mutable_plan()->mutable_cublaslt()->set_library_version(130100);
+  daemon_.Publish({call});
+  request.set_record(call.name());
+  const auto fetched = Fetch(request, &seen, &binary);
+  EXPECT_TRUE(fetched.ok()) << fetched.error_message();
+  EXPECT_EQ(seen.plan().cublaslt().library_version(), 130100);
+  EXPECT_TRUE(binary.empty());
   auto imported = daemon_.Record(kOp, kGpuKey, v1::MEASURED, 2);
   imported.set_artifact_digest(Sha256Hex("never stored"));
   daemon_.Publish({imported});
   request.set_record(imported.name());
   EXPECT_EQ(See(Fetch(request, &seen, &binary)).reason, "ARTIFACT_MISSING");
+}
+
+TEST_F(ConfigServiceTest, CallersThatCannotUseTheLibraryGetTheBestTemplate) {
+  auto served = daemon_.Record(kOp, kGpuKey, v1::MEASURED, 10);
+  served.set_provider(v1::CUBLASLT);
+  served.mutable_plan()->mutable_cublaslt()->set_library_version(130100);
+  const auto kernel = daemon_.Record(kOp, kGpuKey, v1::MEASURED, 12, 1);
+  daemon_.Publish({served, kernel});
+  v1::GetBestConfigRequest request = Ask();
+  v1::GetBestConfigResponse response;
+  ASSERT_TRUE(Get(request, &response).ok());
+  EXPECT_EQ(response.record().name(), served.name());
+  EXPECT_EQ(response.difference().count("provider"), 0u);
+  request.set_cublaslt_version(130100);
+  ASSERT_TRUE(Get(request, &response).ok());
+  EXPECT_EQ(response.record().name(), served.name());
+  request.set_cublaslt_version(120805);
+  ASSERT_TRUE(Get(request, &response).ok());
+  EXPECT_EQ(response.record().name(), kernel.name());
+  EXPECT_THAT(response.difference().at("provider"), HasSubstr("a faster record of CUBLASLT 130100"));
+  request.clear_cublaslt_version();
+  request.add_provider(v1::TEMPLATE);
+  ASSERT_TRUE(Get(request, &response).ok());
+  EXPECT_EQ(response.record().name(), kernel.name());
+  request.set_provider(0, v1::EXTERNAL);
+  EXPECT_EQ(See(Get(request, &response)).reason, "NOT_TUNED");
+  request.set_provider(0, static_cast<v1::Provider>(99));
+  EXPECT_EQ(See(Get(request, &response)).reason, "BAD_VALUE");
 }
 
 TEST(ConfigService, ACompilerThatFailsIsReportedWithItsLog) {

@@ -53,6 +53,22 @@ class SummarizeTest(unittest.TestCase):
         self.assertEqual(code, 1, out)
         self.assertIn(needle, err)
 
+    def test_a_served_library_leaves_a_row_to_the_best_template(self):
+        before = len(self.rows())
+        kernel, second = self.record("r0"), self.record("r1")
+        served = json.loads(json.dumps(kernel))
+        kernel["rank"], second["rank"] = 1, 2
+        served.update(name="records/library", provider="CUBLASLT", template_id="cublaslt", template_revision="130100", rank=0)
+        served["measurement"] = {**served["measurement"], "median_us": 5.5}
+        self.lines.append({"record": served})
+        self.write()
+        rows = self.rows()
+        self.assertEqual(len(rows), before + 1)
+        library = next(row for row in rows if row["provider"] == "CUBLASLT")
+        self.assertEqual((library["time_us"], library["candidate_impl"]), (5.5, "cublaslt@130100"))
+        template = next(row for row in rows if row["shape"] == library["shape"] and row["provider"] == "TEMPLATE")
+        self.assertEqual((template["time_us"], template["baselines"]), (6.5, library["baselines"]))
+
     def test_best_measured_record_of_each_sweep(self):
         gemm, softmax = self.rows()
         self.assertEqual(set(gemm), set(summarize.KEYS))

@@ -17,6 +17,8 @@ namespace {
 constexpr int kSamples = 15;
 // 1-based ranks of the 95 % interval of the median of 15 samples (binomial: 4th and 12th).
 constexpr int kLowRank = 4, kHighRank = 12;
+constexpr int64_t kVendorVersion = 130100;
+constexpr int64_t kVendorWorkspaceBytes = int64_t{1} << 20;
 constexpr absl::Duration kPoll = absl::Milliseconds(5);
 
 // Integer words of an operator's text.
@@ -43,6 +45,9 @@ absl::StatusOr<std::unique_ptr<FakeRunner>> FakeRunner::Create(const device::v1:
   std::unique_ptr<FakeRunner> runner(new FakeRunner(script, std::move(rules), clock));
   if (!script.time_ns().empty()) {
     RT_ASSIGN_OR_RETURN(runner->time_, Expression::Parse(script.time_ns()));
+  }
+  if (!script.vendor_time_ns().empty()) {
+    RT_ASSIGN_OR_RETURN(runner->vendor_time_, Expression::Parse(script.vendor_time_ns()));
   }
   if (!script.energy_uj().empty()) {
     RT_ASSIGN_OR_RETURN(runner->energy_, Expression::Parse(script.energy_uj()));
@@ -110,6 +115,39 @@ void FakeRunner::Measure(double true_us, double energy_uj, const worker::v1::Mea
   }
 }
 
+absl::StatusOr<worker::v1::VendorResult> FakeRunner::ListVendor(const worker::v1::VendorRequest& request) {
+  worker::v1::VendorResult result;
+  if (Lost()) {
+    result.set_outcome(v1::DEVICE_LOST);
+    result.set_message("scripted loss of the device");
+    return result;
+  }
+  const bool fails = script_.vendor_outcome() != v1::OUTCOME_UNSPECIFIED && script_.vendor_outcome() != v1::OK;
+  if (fails || script_.vendor_algorithms() == 0) {
+    result.set_outcome(fails ? script_.vendor_outcome() : v1::NOT_RUN);
+    result.set_message(fails ? "scripted failure of the library" : "the script has no library");
+    return result;
+  }
+  const int64_t version = script_.vendor_version() > 0 ? script_.vendor_version() : kVendorVersion;
+  result.set_outcome(v1::OK);
+  result.set_version(absl::StrCat("fake ", version));
+  for (int i = 0; i < std::min(script_.vendor_algorithms(), request.max_algorithms()); ++i) {
+    v1::LaunchPlan& plan = *result.add_plan();
+    plan.set_op(op_);
+    plan.set_template_id("cublaslt");
+    plan.set_deterministic(true);
+    (*plan.mutable_config())["algo"] = i;
+    plan.mutable_workspace_bytes()->set_value(i % 2 == 1 ? kVendorWorkspaceBytes : 0);
+    v1::CublasLtMatmul::Algorithm& algorithm = *plan.mutable_cublaslt()->mutable_algorithm();
+    algorithm.set_opaque(absl::StrCat("fake algorithm ", i));
+    algorithm.set_id(i);
+    algorithm.set_heuristic_rank(i);
+    algorithm.set_heuristic_workspace_bytes(request.workspace_bytes());
+    plan.mutable_cublaslt()->set_library_version(version);
+  }
+  return result;
+}
+
 absl::StatusOr<worker::v1::RunResult> FakeRunner::Run(const worker::v1::RunRequest& request) {
   worker::v1::RunResult result;
   if (Lost()) {
@@ -119,7 +157,9 @@ absl::StatusOr<worker::v1::RunResult> FakeRunner::Run(const worker::v1::RunReque
   }
   Names names(request.plan().config().begin(), request.plan().config().end());
   AddOpWords(request.plan().op(), names);
+  const bool of_library = request.plan().has_cublaslt();
   names["run"] = runs_++;
+  names["vendor"] = of_library ? 1 : 0;
   result.set_outcome(v1::OK);
   for (const Rule& rule : rules_) {
     if (rule.when) {
@@ -145,8 +185,8 @@ absl::StatusOr<worker::v1::RunResult> FakeRunner::Run(const worker::v1::RunReque
     v.set_passed(true);
   }
   double time_ns = 1e6;
-  if (time_) {
-    RT_ASSIGN_OR_RETURN(const int64_t value, time_->Eval(names));
+  if (const auto& time = of_library ? vendor_time_ : time_) {
+    RT_ASSIGN_OR_RETURN(const int64_t value, time->Eval(names));
     time_ns = static_cast<double>(value);
   }
   double energy_uj = 0;

@@ -25,6 +25,7 @@ class FakeRunner : public Runner {
                                                             Clock& clock = Clock::Real());
 
   absl::StatusOr<worker::v1::PrepareResult> Prepare(const worker::v1::PrepareRequest& request) override;
+  absl::StatusOr<worker::v1::VendorResult> ListVendor(const worker::v1::VendorRequest& request) override;
   absl::StatusOr<worker::v1::RunResult> Run(const worker::v1::RunRequest& request) override;
   absl::StatusOr<worker::v1::RunResult> RunBaseline(const worker::v1::BaselineRequest& request) override;
   absl::StatusOr<worker::v1::RaceResult> Race(const worker::v1::RaceRequest& request) override;
@@ -53,6 +54,7 @@ class FakeRunner : public Runner {
   const device::v1::FakeScript script_;
   std::optional<Expression> time_;
   std::optional<Expression> energy_;
+  std::optional<Expression> vendor_time_;
   const std::vector<Rule> rules_;
   Clock& clock_;
   std::mt19937_64 random_;

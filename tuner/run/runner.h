@@ -20,6 +20,9 @@ class Runner {
   // that fails its CPU check (WRONG_RESULT) or tensors that do not fit (OUT_OF_MEMORY). UNAVAILABLE
   // (NO_GPU) if no worker can be started.
   virtual absl::StatusOr<worker::v1::PrepareResult> Prepare(const worker::v1::PrepareRequest& request) = 0;
+  // What the vendor's library offers for the prepared problem, each as the plan of a RunRequest without a binary.
+  // NOT_RUN if there is none; a library that crashes or hangs is an outcome.
+  virtual absl::StatusOr<worker::v1::VendorResult> ListVendor(const worker::v1::VendorRequest& request) = 0;
   // FAILED_PRECONDITION without a prepared problem. A fault, a hang or a crash is an outcome.
   virtual absl::StatusOr<worker::v1::RunResult> Run(const worker::v1::RunRequest& request) = 0;
   virtual absl::StatusOr<worker::v1::RunResult> RunBaseline(const worker::v1::BaselineRequest& request) = 0;

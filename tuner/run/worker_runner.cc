@@ -333,6 +333,33 @@ absl::StatusOr<RunResult> WorkerRunner::CallForResult(Frame request, int timeout
   return result;
 }
 
+absl::StatusOr<worker::v1::VendorResult> WorkerRunner::ListVendor(const worker::v1::VendorRequest& request) {
+  if (!problem_.has_value()) {
+    return Error(absl::StatusCode::kFailedPrecondition, "NOT_PREPARED", "Prepare a problem first");
+  }
+  Frame frame;
+  *frame.mutable_vendor() = request;
+  const int timeout_ms = TimeoutOr(request.timeout_ms(), kDefaultBaselineMs);
+  RT_ASSIGN_OR_RETURN(const Reply reply, Call(std::move(frame), timeout_ms, true));
+  worker::v1::VendorResult result;
+  switch (reply.fate) {
+    case Fate::kAnswered:
+      return reply.frame.vendor_result();
+    case Fate::kRefused:
+      return RefusedStatus(reply.frame);
+    case Fate::kTimedOut:
+      SetFate(v1::TIMEOUT, TimeoutMessage(timeout_ms), &result);
+      break;
+    case Fate::kDied:
+      SetFate(v1::CRASHED, reply.detail, &result);
+      break;
+    case Fate::kNotBegun:
+      SetFate(v1::DEVICE_LOST, reply.detail, &result);
+      break;
+  }
+  return result;
+}
+
 absl::StatusOr<RunResult> WorkerRunner::Run(const worker::v1::RunRequest& request) {
   ++runs_;
   Frame frame;

@@ -51,6 +51,7 @@ class WorkerRunner : public Runner {
   ~WorkerRunner() override;
 
   absl::StatusOr<worker::v1::PrepareResult> Prepare(const worker::v1::PrepareRequest& request) override;
+  absl::StatusOr<worker::v1::VendorResult> ListVendor(const worker::v1::VendorRequest& request) override;
   absl::StatusOr<worker::v1::RunResult> Run(const worker::v1::RunRequest& request) override;
   absl::StatusOr<worker::v1::RunResult> RunBaseline(const worker::v1::BaselineRequest& request) override;
   absl::StatusOr<worker::v1::RaceResult> Race(const worker::v1::RaceRequest& request) override;

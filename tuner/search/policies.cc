@@ -156,6 +156,63 @@ RaceVerdict JudgeRace(const std::vector<RaceEntry>& entries, v1::Objective objec
   return verdict;
 }
 
+namespace {
+
+// The best among the entries of one kind, by the index of all entries.
+struct KindVerdict {
+  int best = -1;
+  std::vector<int> ties;
+};
+
+KindVerdict JudgeKind(const std::vector<RaceEntry>& entries, bool vendor, v1::Objective objective) {
+  std::vector<RaceEntry> kind;
+  std::vector<int> index;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].vendor != vendor) continue;
+    kind.push_back(entries[i]);
+    index.push_back(static_cast<int>(i));
+  }
+  const RaceVerdict verdict = JudgeRace(kind, objective);
+  KindVerdict result;
+  if (verdict.winner < 0) return result;
+  const auto at = [&index](int i) { return index[static_cast<size_t>(i)]; };
+  result.best = at(verdict.winner);
+  for (const int i : verdict.ties) result.ties.push_back(at(i));
+  if (!verdict.keep_incumbent) return result;
+  for (size_t i = 0; i < kind.size(); ++i) {
+    if (kind[i].incumbent && kind[i].outcome == v1::OK && ScoreOf(kind[i].measurement, objective).usable()) {
+      result.best = index[i];
+      result.ties.clear();
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+ProviderVerdict JudgeProviders(const std::vector<RaceEntry>& entries, bool vendor_serves, v1::Objective objective) {
+  const KindVerdict templates = JudgeKind(entries, false, objective);
+  const KindVerdict vendor = JudgeKind(entries, true, objective);
+  const auto score = [&](int i) { return ScoreOf(entries[static_cast<size_t>(i)].measurement, objective); };
+  ProviderVerdict verdict;
+  verdict.best_template = templates.best;
+  verdict.best_vendor = vendor.best;
+  bool serve_vendor = vendor.best >= 0;
+  if (templates.best >= 0 && vendor.best >= 0) {
+    // The winner of a tie may be a little slower than the fastest.
+    Score own = score(templates.best);
+    for (const int i : templates.ties) {
+      own.low = std::min(own.low, score(i).low);
+      own.high = std::min(own.high, score(i).high);
+    }
+    const Score library = score(vendor.best);
+    serve_vendor = vendor_serves ? own.high >= library.low : library.high < own.low;
+  }
+  verdict.served = serve_vendor ? vendor.best : templates.best;
+  verdict.ties = serve_vendor ? vendor.ties : templates.ties;
+  return verdict;
+}
+
 int RunDeadlineMs(double predicted_us, int requested_ms) {
   if (requested_ms > 0) return static_cast<int>(std::clamp<double>(requested_ms, kDeadlineMinMs, kDeadlineMaxMs));
   if (std::isnan(predicted_us) || predicted_us < 0) predicted_us = 0;

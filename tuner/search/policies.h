@@ -59,6 +59,8 @@ struct RaceEntry {
   int64_t workspace_bytes = 0;
   int64_t shared_bytes = 0;
   bool incumbent = false;
+  // An algorithm of a vendor's library, not a template.
+  bool vendor = false;
   // Two launches on equal inputs gave other bits.
   bool nondeterministic = false;
 };
@@ -70,6 +72,22 @@ struct RaceVerdict {
   bool keep_incumbent = false;
 };
 RaceVerdict JudgeRace(const std::vector<RaceEntry>& entries, v1::Objective objective = v1::TIME);
+
+// Who is served when a vendor's library raced along: templates are judged among themselves and so is the library
+// (JudgeRace, each with its own incumbent). Indices into the entries; -1 = none could be measured.
+struct ProviderVerdict {
+  // The best of each kind: the incumbent unless it is beaten.
+  int best_template = -1;
+  int best_vendor = -1;
+  // One of the two: the template, unless the interval of the library's lies wholly below those of all templates. What
+  // is served now is likewise only displaced beyond noise.
+  int served = -1;
+  // Of the kind of `served`, as RaceVerdict has them.
+  std::vector<int> ties;
+};
+// `vendor_serves`: the current record of the key is the library's.
+ProviderVerdict JudgeProviders(const std::vector<RaceEntry>& entries, bool vendor_serves,
+                               v1::Objective objective = v1::TIME);
 
 // Deadline of one candidate on the GPU in milliseconds: from its predicted time, never under 1000 (a trap
 // takes up to 0.6 s to be reported). A positive `requested_ms` takes the prediction's place.

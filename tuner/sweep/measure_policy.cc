@@ -65,9 +65,10 @@ void FlagBeatsAttainable(const v1::Bounds& bounds, v1::Trial& trial) {
                                                  bounds.attainable_us(), bounds.attainable_source())));
 }
 
-std::string BaselineFor(bool is_gemm, const v1::Bounds& bounds) {
-  if (is_gemm) return "cublaslt_first";
-  return bounds.bound() == v1::COMPUTE ? "" : "copy";
+std::vector<std::string> BaselinesFor(bool is_gemm, const v1::Bounds& bounds) {
+  if (is_gemm) return {"cublas", "cublaslt_first"};
+  if (bounds.bound() == v1::COMPUTE) return {};
+  return {"copy"};
 }
 
 }  // namespace rooftune

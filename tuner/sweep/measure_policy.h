@@ -2,6 +2,9 @@
 #ifndef ROOFTUNE_TUNER_SWEEP_MEASURE_POLICY_H_
 #define ROOFTUNE_TUNER_SWEEP_MEASURE_POLICY_H_
 
+#include <string>
+#include <vector>
+
 #include "rooftune/v1/records.pb.h"
 #include "rooftune/worker/v1/worker.pb.h"
 
@@ -20,8 +23,8 @@ bool BeatsAttainable(const v1::Measurement& measurement, const v1::Bounds& bound
 // Sets the flag of a measured OK trial and says so in its message.
 void FlagBeatsAttainable(const v1::Bounds& bounds, v1::Trial& trial);
 
-// Name of the baseline a cost class is compared with; empty = none.
-std::string BaselineFor(bool is_gemm, const v1::Bounds& bounds);
+// Names of the baselines a cost class is compared with.
+std::vector<std::string> BaselinesFor(bool is_gemm, const v1::Bounds& bounds);
 
 }  // namespace rooftune
 

@@ -20,7 +20,7 @@ constexpr size_t kMaxRecords = 3;
 constexpr int kRaceRounds = 6;
 constexpr int kRaceTimeoutMsPerEntrant = 30'000;
 
-worker::v1::RaceRequest MakeRace(const std::vector<SweepRun::Racer>& racers, const std::string& baseline,
+worker::v1::RaceRequest MakeRace(const std::vector<SweepRun::Racer>& racers, const std::vector<std::string>& baselines,
                                  const worker::v1::MeasureOptions& options) {
   worker::v1::RaceRequest race;
   race.set_rounds(kRaceRounds);
@@ -35,7 +35,7 @@ worker::v1::RaceRequest MakeRace(const std::vector<SweepRun::Racer>& racers, con
     *candidate.mutable_options() = options;
     candidate.set_timeout_ms(kRaceTimeoutMsPerEntrant);
   }
-  if (!baseline.empty()) {
+  for (const std::string& baseline : baselines) {
     auto& entrant = *race.add_entrant()->mutable_baseline();
     entrant.set_name(baseline);
     *entrant.mutable_options() = options;
@@ -48,6 +48,12 @@ worker::v1::RaceRequest MakeRace(const std::vector<SweepRun::Racer>& racers, con
 }  // namespace
 
 absl::StatusOr<v1::LaunchPlan> SweepRun::PlanOf(const v1::Trial& trial) {
+  if (trial.provider() == v1::CUBLASLT) {
+    for (const auto& [key, plan] : vendor_plans_) {
+      if (plan.cublaslt().algorithm().opaque() == trial.cublaslt().algorithm().opaque()) return plan;
+    }
+    return absl::InternalError(absl::StrCat(trial.name(), " is of no algorithm that the library offers"));
+  }
   const auto known = plans_.find(trial.index());
   if (known != plans_.end()) return known->second;
   const KernelTemplate* source = context_.library.Find(trial.template_id());
@@ -87,14 +93,16 @@ absl::StatusOr<v1::TuningRecord> SweepRun::RecordOf(const v1::Trial& trial, int 
   record.set_target_key(TargetKey(plan_->op.text, context_.backend.device_key, Objective()));
   record.set_objective(Objective());
   *record.mutable_environment() = context_.backend.environment;
-  record.set_provider(v1::TEMPLATE);
+  record.set_provider(trial.provider() == v1::CUBLASLT ? v1::CUBLASLT : v1::TEMPLATE);
   record.set_template_id(trial.template_id());
   record.set_template_revision(trial.template_revision());
   *record.mutable_config() = trial.config();
   RT_ASSIGN_OR_RETURN(*record.mutable_plan(), PlanOf(trial));
-  record.set_artifact_digest(trial.artifact_digest());
-  RT_ASSIGN_OR_RETURN(const std::string cubin, CubinOf(trial));
-  record.set_artifact_bytes(static_cast<int64_t>(cubin.size()));
+  if (!trial.artifact_digest().empty()) {
+    record.set_artifact_digest(trial.artifact_digest());
+    RT_ASSIGN_OR_RETURN(const std::string cubin, CubinOf(trial));
+    record.set_artifact_bytes(static_cast<int64_t>(cubin.size()));
+  }
   record.set_evidence(trial.evidence());
   if (trial.has_measurement()) *record.mutable_measurement() = trial.measurement();
   if (trial.has_verification()) *record.mutable_verification() = trial.verification();
@@ -143,22 +151,27 @@ absl::Status SweepRun::ConfirmCompiled() {
   return Publish(std::move(records));
 }
 
-std::optional<v1::TuningRecord> SweepRun::Incumbent() {
+SweepRun::Incumbents SweepRun::FindIncumbents() {
   RecordFilter filter;
   filter.target_key = TargetKey(plan_->op.text, context_.backend.device_key, Objective());
   filter.min_evidence = v1::MEASURED;
+  Incumbents found;
   const auto page = context_.store.ListRecords(filter, 10, "");
-  if (!page.ok()) return std::nullopt;
-  const KernelTemplate* source = nullptr;
+  if (!page.ok()) return found;
+  const v1::TuningRecord* best_template = nullptr;
   for (const v1::TuningRecord& record : page->items) {
-    if (record.rank() != 0 || record.provider() != v1::TEMPLATE) continue;
     // A record of another template revision or toolchain is no rival: it will be replaced.
-    source = context_.library.Find(record.template_id());
-    if (source == nullptr || source->revision() != record.template_revision()) continue;
-    if (EnvironmentKey(record.environment()) != EnvironmentKey(context_.backend.environment)) continue;
-    return record;
+    const bool same_environment = EnvironmentKey(record.environment()) == EnvironmentKey(context_.backend.environment);
+    if (record.provider() == v1::CUBLASLT && record.rank() == 0 && same_environment) found.vendor = record;
+    if (record.provider() != v1::TEMPLATE) continue;
+    if (best_template == nullptr || record.rank() < best_template->rank()) best_template = &record;
   }
-  return std::nullopt;
+  if (best_template == nullptr) return found;
+  const KernelTemplate* const source = context_.library.Find(best_template->template_id());
+  if (source == nullptr || source->revision() != best_template->template_revision()) return found;
+  if (EnvironmentKey(best_template->environment()) != EnvironmentKey(context_.backend.environment)) return found;
+  found.best_template = *best_template;
+  return found;
 }
 
 absl::Status SweepRun::AddRacer(const v1::Trial& trial, bool is_default, std::vector<Racer>& racers) {
@@ -174,7 +187,30 @@ absl::Status SweepRun::AddRacer(const v1::Trial& trial, bool is_default, std::ve
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<SweepRun::Racer>> SweepRun::CollectRacers(const std::optional<v1::TuningRecord>& incumbent) {
+void SweepRun::AddIncumbent(const v1::TuningRecord& record, std::vector<Racer>& racers) {
+  for (Racer& racer : racers) {
+    const bool same = record.provider() == v1::CUBLASLT
+                          ? racer.plan.cublaslt().algorithm().opaque() == record.plan().cublaslt().algorithm().opaque()
+                          : racer.plan.artifact_digest() == record.artifact_digest();
+    if (!same || racer.plan.template_id() != record.template_id()) continue;
+    racer.incumbent = &record;
+    return;
+  }
+  Racer racer;
+  racer.incumbent = &record;
+  racer.plan = record.plan();
+  if (!record.artifact_digest().empty()) {
+    const auto cubin = context_.artifacts.Get(record.artifact_digest());
+    if (!cubin.ok()) {
+      LogWarning(record.name(), " can't defend itself: ", cubin.status().ToString());
+      return;
+    }
+    racer.cubin = *cubin;
+  }
+  racers.push_back(std::move(racer));
+}
+
+absl::StatusOr<std::vector<SweepRun::Racer>> SweepRun::CollectRacers(const Incumbents& incumbents) {
   const auto is_default = [&](const v1::Trial& trial) {
     const KernelTemplate* source = context_.library.Find(trial.template_id());
     const auto config = source->DefaultConfig(plan_->op, context_.backend.profile);
@@ -185,47 +221,40 @@ absl::StatusOr<std::vector<SweepRun::Racer>> SweepRun::CollectRacers(const std::
     const v1::Trial& trial = trials_[static_cast<size_t>(index)];
     RT_RETURN_IF_ERROR(AddRacer(trial, is_default(trial), racers));
   }
-  if (racers.empty()) {
-    return Error(absl::StatusCode::kFailedPrecondition, "NOTHING_MEASURED", "no candidate has a usable measurement");
-  }
   for (const v1::Trial& trial : trials_) {
     if (trial.outcome() == v1::OK && trial.has_measurement() && is_default(trial)) {
       RT_RETURN_IF_ERROR(AddRacer(trial, true, racers));
     }
   }
-  if (!incumbent) return racers;
-  for (Racer& racer : racers) {
-    racer.is_incumbent = racer.plan.artifact_digest() == incumbent->artifact_digest() &&
-                         racer.trial->template_id() == incumbent->template_id();
-    if (racer.is_incumbent) return racers;
+  AddVendorRacers(racers);
+  if (racers.empty()) {
+    return Error(absl::StatusCode::kFailedPrecondition, "NOTHING_MEASURED", "no candidate has a usable measurement");
   }
-  const auto cubin = context_.artifacts.Get(incumbent->artifact_digest());
-  if (!cubin.ok()) {
-    LogWarning(incumbent->name(), " can't defend itself: ", cubin.status().ToString());
-    return racers;
-  }
-  Racer& racer = racers.emplace_back();
-  racer.plan = incumbent->plan();
-  racer.cubin = *cubin;
-  racer.is_incumbent = true;
+  if (incumbents.best_template) AddIncumbent(*incumbents.best_template, racers);
+  if (incumbents.vendor) AddIncumbent(*incumbents.vendor, racers);
   return racers;
 }
 
 absl::StatusOr<worker::v1::RaceResult> SweepRun::RunRace(const std::vector<Racer>& racers) {
   const bool is_gemm = plan_->templates[0]->manifest().cost().cost_class() == manifest::v1::TILE_GEMM;
-  const std::string baseline = sweep_.spec().no_baselines() ? "" : BaselineFor(is_gemm, plan_->bounds);
+  std::vector<std::string> baselines;
+  if (!sweep_.spec().no_baselines()) baselines = BaselinesFor(is_gemm, plan_->bounds);
+  // The library's first choice is among the racers where its algorithms were tried.
+  if (!vendor_plans_.empty()) baselines.erase(std::remove(baselines.begin(), baselines.end(), "cublaslt_first"), baselines.end());
   const absl::Time begin = context_.clock.Now();
   RT_ASSIGN_OR_RETURN(auto race, context_.backend.runner->Race(
-                                     MakeRace(racers, baseline, RaceOptions(sweep_.spec(), plan_->bounds))));
+                                     MakeRace(racers, baselines, RaceOptions(sweep_.spec(), plan_->bounds))));
   Spend("confirm", begin);
   if (race.outcome() != v1::OK || race.result_size() < static_cast<int>(racers.size())) {
     return Error(absl::StatusCode::kUnavailable, "RACE_FAILED",
                  absl::StrCat("the finalists could not be raced (", v1::Outcome_Name(race.outcome()), "): ", race.message()));
   }
-  if (!baseline.empty() && race.result_size() > static_cast<int>(racers.size())) {
-    const auto& result = race.result(static_cast<int>(racers.size()));
+  for (size_t i = 0; i < baselines.size(); ++i) {
+    const auto at = static_cast<int>(racers.size() + i);
+    if (at >= race.result_size()) break;
+    const auto& result = race.result(at);
     v1::Baseline& line = *sweep_.add_baseline();
-    line.set_name(baseline);
+    line.set_name(baselines[i]);
     line.set_version(result.version());
     line.set_outcome(result.outcome());
     line.set_message(result.message());
@@ -235,9 +264,9 @@ absl::StatusOr<worker::v1::RaceResult> SweepRun::RunRace(const std::vector<Racer
 }
 
 absl::Status SweepRun::ConfirmMeasured() {
-  const std::optional<v1::TuningRecord> incumbent = Incumbent();
+  const Incumbents incumbents = FindIncumbents();
   sweep_.clear_baseline();
-  RT_ASSIGN_OR_RETURN(const std::vector<Racer> racers, CollectRacers(incumbent));
+  RT_ASSIGN_OR_RETURN(const std::vector<Racer> racers, CollectRacers(incumbents));
   const absl::Status idle = AwaitIdleDevice();
   if (absl::IsCancelled(idle)) return absl::OkStatus();
   RT_RETURN_IF_ERROR(idle);
@@ -250,56 +279,91 @@ absl::Status SweepRun::ConfirmMeasured() {
     entry.measurement = result.measurement();
     entry.nondeterministic = result.verification().nondeterministic();
     entry.workspace_bytes = racers[i].plan.workspace_bytes().value();
-    entry.shared_bytes = racers[i].plan.launch(0).dynamic_shared_bytes().value();
-    entry.incumbent = racers[i].is_incumbent;
+    if (racers[i].plan.launch_size() > 0) entry.shared_bytes = racers[i].plan.launch(0).dynamic_shared_bytes().value();
+    entry.incumbent = racers[i].incumbent != nullptr;
+    entry.vendor = racers[i].is_vendor();
     peak_bytes_ = std::max(peak_bytes_, result.peak_bytes());
   }
-  const RaceVerdict verdict = JudgeRace(entries, Objective());
-  if (verdict.winner < 0) {
+  const ProviderVerdict verdict = JudgeProviders(entries, incumbents.vendor.has_value(), Objective());
+  if (verdict.served < 0) {
     return Error(absl::StatusCode::kFailedPrecondition, "NOTHING_MEASURED", "no finalist could be measured again");
   }
-  const auto winner = static_cast<size_t>(verdict.winner);
-  sweep_.mutable_progress()->set_best_us(entries[winner].measurement.median_us());
-  if (incumbent && (verdict.keep_incumbent || racers[winner].trial == nullptr)) {
-    sweep_.add_record(incumbent->name());
+  if (!sweep_.spec().no_baselines()) AddVendorBaselines(racers, entries, verdict.best_vendor);
+  const Racer& served = racers[static_cast<size_t>(verdict.served)];
+  sweep_.mutable_progress()->set_best_us(entries[static_cast<size_t>(verdict.served)].measurement.median_us());
+  const bool same_template =
+      verdict.best_template < 0 || racers[static_cast<size_t>(verdict.best_template)].incumbent != nullptr;
+  if (served.incumbent != nullptr && same_template) {
+    sweep_.add_record(served.incumbent->name());
+    if (served.is_vendor() && verdict.best_template >= 0) {
+      sweep_.add_record(racers[static_cast<size_t>(verdict.best_template)].incumbent->name());
+    }
     sweep_.set_message("no gain over the current record beyond noise; it stays");
     return absl::OkStatus();
   }
-  if (racers[winner].is_default) sweep_.set_message("the default configuration is the best found");
+  if (served.is_vendor()) {
+    sweep_.set_message("cuBLASLt is faster than every template tried; the best template is kept beside it");
+  } else if (served.is_default) {
+    sweep_.set_message("the default configuration is the best found");
+  } else {
+    sweep_.set_message(vendor_note_);
+  }
   return PublishRace(racers, entries, verdict);
 }
 
+absl::StatusOr<v1::TuningRecord> SweepRun::RacerRecord(const Racer& racer, const RaceEntry& entry, int rank) {
+  v1::TuningRecord record;
+  if (racer.trial != nullptr) {
+    RT_ASSIGN_OR_RETURN(record, RecordOf(*racer.trial, rank));
+  } else {
+    // Records never change: what stays beside something new gets a name of its own.
+    record = *racer.incumbent;
+    record.set_name(absl::StrCat("records/", Fingerprint().Add(sweep_.name()).Add(record.trial()).Key().substr(0, 16)));
+    record.set_sweep(sweep_.name());
+    record.set_rank(rank);
+    *record.mutable_create_time() = ToProto(context_.clock.Now());
+  }
+  *record.mutable_measurement() = entry.measurement;
+  record.set_beats_attainable(BeatsAttainable(entry.measurement, plan_->bounds));
+  if (entry.nondeterministic) record.mutable_verification()->set_nondeterministic(true);
+  record.clear_tie();
+  *record.mutable_baseline() = sweep_.baseline();
+  return record;
+}
+
 absl::Status SweepRun::PublishRace(const std::vector<Racer>& racers, const std::vector<RaceEntry>& entries,
-                                   const RaceVerdict& verdict) {
-  const auto winner = static_cast<size_t>(verdict.winner);
+                                   const ProviderVerdict& verdict) {
+  const auto served = static_cast<size_t>(verdict.served);
   double default_us = 0;
   std::vector<size_t> order;
   for (size_t i = 0; i < racers.size(); ++i) {
     const double time_us = entries[i].measurement.median_us();
     if (entries[i].outcome != v1::OK || !ScoreOf(entries[i].measurement, Objective()).usable()) continue;
     if (racers[i].is_default && (default_us == 0 || time_us < default_us)) default_us = time_us;
-    if (racers[i].trial != nullptr) order.push_back(i);
+    // Of the library only what is served is a record; earlier records only if they are the best of their kind.
+    const auto at = static_cast<int>(i);
+    const bool chosen = at == verdict.served || at == verdict.best_template;
+    if (chosen || (racers[i].trial != nullptr && !racers[i].is_vendor())) order.push_back(i);
   }
-  // The winner first (it may be within noise of a faster one), then by time.
+  // The served one first, then the best template (either may be within noise of a faster one), then by time.
+  const auto place = [&](size_t i) {
+    return i == served ? 0 : static_cast<int>(i) == verdict.best_template ? 1 : 2;
+  };
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    if ((a == winner) != (b == winner)) return a == winner;
+    if (place(a) != place(b)) return place(a) < place(b);
     return ScoreOf(entries[a].measurement, Objective()).value < ScoreOf(entries[b].measurement, Objective()).value;
   });
   if (order.size() > kMaxRecords) order.resize(kMaxRecords);
   std::vector<v1::TuningRecord> records;
   for (const size_t i : order) {
-    RT_ASSIGN_OR_RETURN(v1::TuningRecord record, RecordOf(*racers[i].trial, static_cast<int>(records.size())));
-    *record.mutable_measurement() = entries[i].measurement;
-    record.set_beats_attainable(BeatsAttainable(entries[i].measurement, plan_->bounds));
-    if (i == winner) {
+    RT_ASSIGN_OR_RETURN(v1::TuningRecord record, RacerRecord(racers[i], entries[i], static_cast<int>(records.size())));
+    if (i == served) {
       for (const int tied : verdict.ties) {
         const v1::Trial* trial = racers[static_cast<size_t>(tied)].trial;
         if (trial != nullptr) record.add_tie(trial->name());
       }
     }
-    if (entries[i].nondeterministic) record.mutable_verification()->set_nondeterministic(true);
     record.set_default_us(default_us);
-    *record.mutable_baseline() = sweep_.baseline();
     records.push_back(std::move(record));
   }
   auto& progress = *sweep_.mutable_progress();

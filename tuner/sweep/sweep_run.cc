@@ -104,8 +104,11 @@ absl::Status SweepRun::Run() {
     const absl::Status ready = SetUpDevice();
     if (absl::IsCancelled(ready) && Stop()) return absl::OkStatus();
     RT_RETURN_IF_ERROR(ready);
+    // While the first candidates compile.
+    RT_RETURN_IF_ERROR(FillPipeline());
+    RT_RETURN_IF_ERROR(SearchVendor());
   }
-  RT_RETURN_IF_ERROR(Search());
+  if (!device_lost_) RT_RETURN_IF_ERROR(Search());
   if (Stop()) return absl::OkStatus();
   if (device_lost_) {
     return Error(absl::StatusCode::kUnavailable, "DEVICE_LOST",
@@ -143,6 +146,10 @@ absl::Status SweepRun::LoadFinished() {
     for (v1::Trial& trial : page.items) {
       next_index_ = std::max(next_index_, trial.index() + 1);
       if (trial.outcome() == v1::DEVICE_LOST || trial.outcome() == v1::NOT_RUN) continue;
+      if (trial.provider() == v1::CUBLASLT) {
+        vendor_trials_.push_back(std::move(trial));
+        continue;
+      }
       trials_.push_back(trial);
       Count(trial);
       finished_.emplace(PointKey(trial.template_id(), {trial.config().begin(), trial.config().end()}), std::move(trial));
@@ -441,8 +448,11 @@ absl::Status SweepRun::AllFailed() const {
 
 absl::Status SweepRun::Confirm() {
   RT_RETURN_IF_ERROR(SetState(v1::CONFIRMING));
-  const bool any = std::any_of(trials_.begin(), trials_.end(), [](const v1::Trial& t) { return t.outcome() == v1::OK; });
-  if (!any) return AllFailed();
+  const auto is_ok = [](const v1::Trial& t) { return t.outcome() == v1::OK; };
+  if (std::none_of(trials_.begin(), trials_.end(), is_ok) &&
+      std::none_of(vendor_trials_.begin(), vendor_trials_.end(), is_ok)) {
+    return AllFailed();
+  }
   return HasGpu(context_.backend) ? ConfirmMeasured() : ConfirmCompiled();
 }
 

@@ -46,11 +46,17 @@ class SweepRun {
  public:
   // A participant of the final race.
   struct Racer {
-    const v1::Trial* trial = nullptr;  // null: an incumbent of an earlier sweep
+    const v1::Trial* trial = nullptr;              // null: an incumbent of an earlier sweep
+    const v1::TuningRecord* incumbent = nullptr;  // its record
     v1::LaunchPlan plan;
     std::string cubin;
     bool is_default = false;
-    bool is_incumbent = false;
+    bool is_vendor() const { return plan.has_cublaslt(); }
+  };
+  // What is current for the sweep's key and could still be.
+  struct Incumbents {
+    std::optional<v1::TuningRecord> best_template;
+    std::optional<v1::TuningRecord> vendor;
   };
 
   SweepRun(SweepContext context, v1::Sweep sweep);
@@ -83,6 +89,11 @@ class SweepRun {
   absl::Status SetUpDevice();
   // Tries candidates until nothing is left or may be tried, and says how much of compiling overlapped with measuring.
   absl::Status Search();
+  // Verifies and times what the vendor's library offers; an absent or broken library is a note, no failure.
+  absl::Status SearchVendor();
+  absl::Status RunVendor(const v1::LaunchPlan& plan, v1::Trial* trial);
+  // Best of the library's trials for the final race, with the heuristic's first choice.
+  void AddVendorRacers(std::vector<Racer>& racers) const;
   absl::Status SearchAll();
   absl::Status Confirm();
   // FAILED_PRECONDITION with counts by outcome and a sample of each.
@@ -109,13 +120,20 @@ class SweepRun {
   absl::StatusOr<v1::TuningRecord> RecordOf(const v1::Trial& trial, int rank);
   absl::Status ConfirmCompiled();
   absl::Status ConfirmMeasured();
-  // The record that is served now, if it could still be (same template revision and environment).
-  std::optional<v1::TuningRecord> Incumbent();
+  // Of the same template revision and environment.
+  Incumbents FindIncumbents();
   absl::Status AddRacer(const v1::Trial& trial, bool is_default, std::vector<Racer>& racers);
-  // Finalists, the default configuration and the incumbent, each once.
-  absl::StatusOr<std::vector<Racer>> CollectRacers(const std::optional<v1::TuningRecord>& incumbent);
+  // Marks the racer that is this record, or adds one for it.
+  void AddIncumbent(const v1::TuningRecord& record, std::vector<Racer>& racers);
+  // Finalists, the default configurations, the library's best and the incumbents, each once.
+  absl::StatusOr<std::vector<Racer>> CollectRacers(const Incumbents& incumbents);
   absl::StatusOr<worker::v1::RaceResult> RunRace(const std::vector<Racer>& racers);
-  absl::Status PublishRace(const std::vector<Racer>& racers, const std::vector<RaceEntry>& entries, const RaceVerdict& verdict);
+  // Lines of the library's racers: its first choice and its best.
+  void AddVendorBaselines(const std::vector<Racer>& racers, const std::vector<RaceEntry>& entries, int best);
+  // The record of a racer with what the race measured.
+  absl::StatusOr<v1::TuningRecord> RacerRecord(const Racer& racer, const RaceEntry& entry, int rank);
+  absl::Status PublishRace(const std::vector<Racer>& racers, const std::vector<RaceEntry>& entries,
+                           const ProviderVerdict& verdict);
   absl::Status Publish(std::vector<v1::TuningRecord> records);
 
   // Adds the time since then to the sweep's account.
@@ -134,8 +152,12 @@ class SweepRun {
   std::unique_ptr<Strategy> strategy_;
   std::shared_ptr<Compiled> compiled_ = std::make_shared<Compiled>();
   std::optional<Calibration> calibration_;
-  // Finished trials, of this start and earlier ones.
+  // Finished trials of templates, of this start and earlier ones.
   std::vector<v1::Trial> trials_;
+  // Those of the vendor's library, and the plans of what it offers now, by algorithm.
+  std::vector<v1::Trial> vendor_trials_;
+  std::map<std::string, v1::LaunchPlan> vendor_plans_;
+  std::string vendor_note_;
   // Those of earlier starts that the strategy has not proposed again yet, by point.
   std::map<std::string, v1::Trial> finished_;
   // By trial index, of this start.

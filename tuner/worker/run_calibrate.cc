@@ -18,6 +18,7 @@ constexpr int64_t kLargest = int64_t{4} << 30;
 constexpr int64_t kSizeStep = 4;
 constexpr int kMaxSets = 128;
 constexpr int64_t kPieceAlignment = 4096;
+constexpr int64_t kWorkspaceBytes = int64_t{64} << 20;
 // The pool takes at most this share of what is free.
 constexpr double kShareOfFree = 0.6;
 constexpr int kEmptyKernels = 1000;
@@ -226,8 +227,12 @@ absl::Status Calibrator::Product(v1::DType dtype, int64_t size, device::v1::Cali
   GemmProblem gemm;
   gemm.m = gemm.n = gemm.k = size;
   gemm.b_transposed = true;
-  gemm.dtype = gemm.out = dtype;
-  RT_ASSIGN_OR_RETURN(const std::unique_ptr<CublasLt::Matmul> matmul, cublaslt_->First(gemm));
+  gemm.a = gemm.b = gemm.out = dtype;
+  RT_ASSIGN_OR_RETURN(const v1::CublasLtMatmul product, CublasLtProduct(gemm));
+  RT_ASSIGN_OR_RETURN(const std::vector<CublasLt::Offer> offers, cublaslt_->Algorithms(product, kWorkspaceBytes, 1));
+  const int64_t workspace_bytes = offers[0].workspace_bytes;
+  RT_ASSIGN_OR_RETURN(const auto matmul, cublaslt_->Make(offers[0].matmul, workspace_bytes));
+  RT_ASSIGN_OR_RETURN(const DeviceBuffer workspace, DeviceBuffer::Create(context_.gpu, workspace_bytes));
   const cuda::DevicePtr a = pool_.ptr();
   const cuda::DevicePtr b = a + static_cast<cuda::DevicePtr>(matrix);
   const cuda::DevicePtr d = b + static_cast<cuda::DevicePtr>(matrix);
@@ -239,7 +244,9 @@ absl::Status Calibrator::Product(v1::DType dtype, int64_t size, device::v1::Cali
   for (const v1::ClockState clock : {v1::COOL, v1::SUSTAINED}) {
     TimedWork work;
     work.nodes = 2;
-    work.enqueue = [&matmul, a, b, d](int) { return matmul->Enqueue(a, b, d); };
+    work.enqueue = [&](int) {
+      return matmul->Enqueue({{{"a", a}, {"b", b}, {"d", d}}, {}, workspace.ptr(), workspace_bytes});
+    };
     RT_ASSIGN_OR_RETURN(const double us, Time(work, clock, nullptr));
     AddRate(pipe, dtype, clock, ops, us, absl::StrCat("cublasLt ", size, "^3"), calibration);
   }

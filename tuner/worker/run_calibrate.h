@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "rooftune/device/v1/profile.pb.h"
 #include "tuner/worker/run_cublaslt.h"
+#include "tuner/worker/run_gemm.h"
 #include "tuner/worker/run_timer.h"
 
 namespace rooftune {

@@ -112,6 +112,9 @@ Frame Answer(int fd, RunSession& session, GpuMonitor* monitor, const Frame& requ
         if (!sent.ok()) LogWarning("run role: ", std::string(sent.message()));
       });
       break;
+    case Frame::kVendor:
+      *reply.mutable_vendor_result() = session.Vendor(request.vendor());
+      break;
     case Frame::kCalibrate:
       *reply.mutable_calibrate_result() = session.Calibrate(request.calibrate());
       break;
@@ -129,7 +132,7 @@ Frame Answer(int fd, RunSession& session, GpuMonitor* monitor, const Frame& requ
     default:
       reply.mutable_error()->set_code(static_cast<int>(absl::StatusCode::kUnimplemented));
       reply.mutable_error()->set_message(
-          "the run role answers prepare, run, baseline, race, calibrate, idle and probe");
+          "the run role answers prepare, vendor, run, baseline, race, calibrate, idle and probe");
       break;
   }
   return reply;

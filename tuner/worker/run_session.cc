@@ -121,12 +121,14 @@ RunResult RunSession::Baseline(const worker::v1::BaselineRequest& request) {
 
 absl::Status RunSession::SetUpCandidate(const RunRequest& request, bool twice, Participant* participant) {
   if (problem_ == nullptr) return NotPrepared();
-  RT_RETURN_IF_ERROR(CheckDigest(request));
+  const bool of_library = request.plan().has_cublaslt();
+  if (!of_library) RT_RETURN_IF_ERROR(CheckDigest(request));
   if (request.plan().op() != problem_->request().op()) {
     return Error(
         absl::StatusCode::kInvalidArgument, "BAD_PLAN",
         absl::StrCat("the plan is for '", request.plan().op(), "', prepared is '", problem_->request().op(), "'"));
   }
+  if (of_library) return SetUpVendor(request.plan(), request.verify(), twice, participant);
   RT_ASSIGN_OR_RETURN(participant->module, LoadedModule::Load(context_, request.cubin(), "the candidate"));
   if (request.verify()) {
     const absl::Time begin = absl::Now();

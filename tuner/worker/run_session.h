@@ -10,7 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "rooftune/worker/v1/worker.pb.h"
+#include "tuner/worker/run_cublas.h"
 #include "tuner/worker/run_cublaslt.h"
+#include "tuner/worker/run_gemm.h"
 #include "tuner/worker/run_problem.h"
 #include "tuner/worker/run_timer.h"
 #include "tuner/worker/run_verify.h"
@@ -33,6 +35,8 @@ class RunSession {
       : context_(context), surroundings_(surroundings) {}
 
   worker::v1::PrepareResult Prepare(const worker::v1::PrepareRequest& request);
+  // What the vendor's library offers for the prepared problem.
+  worker::v1::VendorResult Vendor(const worker::v1::VendorRequest& request);
   worker::v1::RunResult Run(const worker::v1::RunRequest& request);
   worker::v1::RunResult Baseline(const worker::v1::BaselineRequest& request);
   worker::v1::RaceResult Race(const worker::v1::RaceRequest& request, const Progress& progress);
@@ -61,8 +65,20 @@ class RunSession {
   absl::Status VerifyCandidate(const worker::v1::RunRequest& request, bool twice, Participant* participant);
   absl::Status VerifyAgain(const VerifyTarget& target, const std::function<absl::Status()>& reset,
                            const std::function<absl::Status()>& launch, Participant* participant);
+  // The prepared operator as a product of the vendor's libraries. UNIMPLEMENTED (NO_VENDOR) if they can't do it.
+  absl::StatusOr<GemmProblem> PreparedGemm() const;
+  // The same for cuBLASLt, which is loaded.
+  absl::StatusOr<v1::CublasLtMatmul> PreparedProduct();
+  v1::LaunchPlan PlanOf(const CublasLt::Offer& offer) const;
+  absl::Status SetUpVendor(const v1::LaunchPlan& plan, bool verify, bool twice, Participant* participant);
+  // A call of a library that `enqueue` makes, on a rotation set.
+  absl::Status VerifyLibrary(const std::function<absl::Status(const Bindings&)>& enqueue, int64_t workspace_bytes,
+                             bool twice, Participant* participant);
+  absl::Status TimeLibrary(const std::function<absl::Status(const Bindings&)>& enqueue, int64_t workspace_bytes,
+                           Participant* participant);
   absl::Status SetUpBaseline(const std::string& name, Participant* participant);
-  absl::Status SetUpMatmul(Participant* participant);
+  absl::Status SetUpFirst(Participant* participant);
+  absl::Status SetUpCublas(Participant* participant);
   absl::Status SetUpCopy(Participant* participant);
   absl::Status SetUpTimer(const worker::v1::MeasureOptions& options, Participant* participant);
   // Some windows of each, in turn; what can't be had is said in the results.
@@ -84,6 +100,7 @@ class RunSession {
   std::unique_ptr<PreparedProblem> problem_;
   CpuCheck cpu_check_;
   std::unique_ptr<CublasLt> cublaslt_;
+  std::unique_ptr<Cublas> cublas_;
 };
 
 }  // namespace rooftune

@@ -139,22 +139,26 @@ class Client:
                     response_deserializer=_schema.message(response).FromString)
             return self._methods[name]
 
-    def _query(self, op, device, min_evidence, miss, allow_nearest, generation, deterministic, dims):
+    def _query(self, op, device, min_evidence, miss, allow_nearest, generation, deterministic, templates_only,
+               cublaslt_version, dims):
         return _schema.message("GetBestConfigRequest")(
             op=op_text(op, dims), device=device or self.device,
             min_evidence=_schema.enum_value("EvidenceLevel", min_evidence) if min_evidence else 0,
             miss_policy=_schema.enum_value("MissPolicy", miss) if miss else 0, allow_nearest=allow_nearest,
-            generation=generation, deterministic=deterministic)
+            generation=generation, deterministic=deterministic, cublaslt_version=cublaslt_version,
+            provider=[_schema.enum_value("Provider", "TEMPLATE")] if templates_only else [])
 
     def best(self, op: str, *, device: str = "", min_evidence: str = "", miss: str = "fail", allow_nearest: bool = False,
-             generation: int = 0, deterministic: bool = False, timeout_s: Optional[float] = None,
-             **dims: Dim) -> Record:
+             generation: int = 0, deterministic: bool = False, templates_only: bool = False, cublaslt_version: int = 0,
+             timeout_s: Optional[float] = None, **dims: Dim) -> Record:
         """The best known configuration as a Record; RooftuneError (NOT_TUNED) if there is none.
 
         `miss`: fail, estimate, tune_async or wait (give a `timeout_s` with it). `op`: a kind with dims and attributes as
-        keywords, or a whole text.
+        keywords, or a whole text. `templates_only`: no call of cuBLASLt, but the best kernel; `cublaslt_version`: none of
+        another version of the library than this (rooftune.cublaslt.version()).
         """
-        request = self._query(op, device, min_evidence, miss, allow_nearest, generation, deterministic, dims)
+        request = self._query(op, device, min_evidence, miss, allow_nearest, generation, deterministic, templates_only,
+                              cublaslt_version, dims)
         call = self._method("ConfigService", "GetBestConfig", "GetBestConfigRequest", "GetBestConfigResponse")
         try:
             response = call(request, timeout=timeout_s or self.timeout_s)
@@ -164,10 +168,13 @@ class Client:
 
     def fetch(self, op: str, *, directory: Union[str, os.PathLike, None] = None, device: str = "", min_evidence: str = "",
               miss: str = "fail", allow_nearest: bool = False, generation: int = 0, deterministic: bool = False,
-              timeout_s: Optional[float] = None, **dims: Dim) -> Tuple[Record, bytes]:
-        """(Record, binary) with the digest checked; also written as <digest>.cubin and recipe.json to `directory`."""
+              templates_only: bool = False, cublaslt_version: int = 0, timeout_s: Optional[float] = None,
+              **dims: Dim) -> Tuple[Record, bytes]:
+        """(Record, binary) with the digest checked; also written as <digest>.cubin and recipe.json to `directory`. The call
+        of cuBLASLt has no binary: b"" and recipe.json only."""
         request = _schema.message("GetKernelRequest")(
-            query=self._query(op, device, min_evidence, miss, allow_nearest, generation, deterministic, dims))
+            query=self._query(op, device, min_evidence, miss, allow_nearest, generation, deterministic, templates_only,
+                              cublaslt_version, dims))
         call = self._method("ConfigService", "GetKernel", "GetKernelRequest", "GetKernelResponse", True)
         record, data = None, bytearray()
         try:
@@ -180,20 +187,27 @@ class Client:
                     raise RooftuneError("RESOURCE_EXHAUSTED", "", "the binary is larger than 256 MiB")
         except grpc.RpcError as error:
             raise _rich_error(error, self.address) from None
-        digest = hashlib.sha256(data).hexdigest()
+        of_library = record is not None and record.plan.HasField("cublaslt") and not data
+        digest = "" if of_library else hashlib.sha256(data).hexdigest()
         if record is None or digest != record.artifact_digest:
             raise RooftuneError("DATA_LOSS", "DIGEST_MISMATCH", f"the binary's digest is {digest}")
         if directory is not None:
             folder = pathlib.Path(directory)
             folder.mkdir(parents=True, exist_ok=True)
-            _write(folder / f"{digest}.cubin", bytes(data))
+            if digest:
+                _write(folder / f"{digest}.cubin", bytes(data))
             _write(folder / "recipe.json",
                    json_format.MessageToJson(record, preserving_proto_field_name=True).encode("utf-8"))
         return Record(record), bytes(data)
 
     def load(self, op: str, *, gpu: Optional[int] = None, **options) -> "Kernel":
         """A Kernel that launches the best binary (evidence VERIFIED or better unless `min_evidence` says less), loaded on
-        `gpu` (torch's current device if left out). Other options as for fetch()."""
+        `gpu` (torch's current device if left out). Other options as for fetch(); unless they say otherwise, a call of
+        cuBLASLt is only taken if the version of the library here made it."""
+        from . import cublaslt
         from .kernel import Kernel
+        if "templates_only" not in options and "cublaslt_version" not in options:
+            here = cublaslt.version()
+            options.update({"cublaslt_version": here} if here else {"templates_only": True})
         record, data = self.fetch(op, **options)
         return Kernel(record, data, gpu)

@@ -3,7 +3,7 @@ import struct
 import sys
 import threading
 
-from . import _schema, expr
+from . import _schema, cublaslt, expr
 from .driver import MAX_GRID, PORTABLE_CLUSTER, TENSOR_MAP_BYTES, CudaError, Driver
 
 _TORCH_DTYPES = {"FP32": "float32", "FP16": "float16", "BF16": "bfloat16", "FP64": "float64", "INT8": "int8",
@@ -90,7 +90,7 @@ class _Loaded:
 
 
 class Kernel:
-    """A loaded kernel. Call it with its tensors by name: torch tensors (checked) or device addresses (not).
+    """A loaded kernel, or the call of cuBLASLt that is faster than any. Call it with its tensors by name: torch tensors (checked) or device addresses (not).
 
     Outputs that are not given are allocated by torch. Returns the outputs by name. Launches on torch's current stream of
     the tensors' device, or on `stream` (a CUstream as integer). Thread-safe.
@@ -99,9 +99,10 @@ class Kernel:
     that lie there are given.
     """
 
-    def __init__(self, record, binary, gpu=None, driver_of=Driver.get):
+    def __init__(self, record, binary, gpu=None, driver_of=Driver.get, library=None):
         self.record, self.plan = record, record.message.plan
-        self._binary, self._driver_of = binary, driver_of
+        self._binary, self._driver_of, self._library = binary, driver_of, library
+        self._of_library = self.plan.HasField("cublaslt")
         self._lock, self._loaded = threading.Lock(), {}
         self._tensors = [_Tensor(spec) for spec in self.plan.tensor]
         zero = _schema.nested_enum_value("LaunchPlan", "WorkspaceInit", "ZERO")
@@ -139,13 +140,17 @@ class Kernel:
             workspace = loaded.workspace(self.plan.workspace_bytes.value, stream)
             if workspace and self._zero_workspace:
                 loaded.driver.zero(workspace, self.plan.workspace_bytes.value, stream)
+            if self._of_library:
+                loaded.run(addresses, scalars, workspace, self.plan.workspace_bytes.value, stream)
             for index, launch in enumerate(self.plan.launch):
                 self._launch(loaded, index, launch, addresses, scalars, workspace, stream)
         return outputs
 
     def _on(self, gpu):
         if gpu not in self._loaded:
-            self._loaded[gpu] = _Loaded(self._driver_of(gpu), self.plan, self._binary)
+            driver = self._driver_of(gpu)
+            self._loaded[gpu] = (cublaslt.Product(driver, self.plan, self._library) if self._of_library
+                                 else _Loaded(driver, self.plan, self._binary))
         return self._loaded[gpu]
 
     def _locate(self, arguments):

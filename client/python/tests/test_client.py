@@ -2,10 +2,12 @@ import os
 import pathlib
 import tempfile
 import unittest
+import unittest.mock
 
 import grpc
 
 import fakes
+import test_cublaslt
 import rooftune
 from rooftune import _schema, client as client_module
 
@@ -72,6 +74,22 @@ class ClientTest(unittest.TestCase):
             files = sorted(p.name for p in pathlib.Path(folder, "deep").iterdir())
             self.assertEqual(files, [f"{record.digest}.cubin", "recipe.json"])
             self.assertIn('"evidence": "MEASURED"', pathlib.Path(folder, "deep", "recipe.json").read_text("utf-8"))
+
+    def test_the_call_of_a_library_has_a_recipe_only(self):
+        self.record, self.binary = test_cublaslt.record(), b""
+        with tempfile.TemporaryDirectory() as folder:
+            record, data = self.client.fetch("gemm", m=8, directory=folder, templates_only=True, cublaslt_version=130100)
+            self.assertEqual((data, record.digest, os.listdir(folder)), (b"", "", ["recipe.json"]))
+        query = self.fake.requests[0].query
+        self.assertEqual((list(query.provider), query.cublaslt_version), ([1], 130100))
+
+    def test_load_takes_a_library_call_of_the_version_here_only(self):
+        for here, asked in ((130100, ([], 130100)), (0, ([1], 0))):
+            with unittest.mock.patch("rooftune.cublaslt.version", lambda: here):
+                with unittest.mock.patch("rooftune.kernel.Kernel"):
+                    self.client.load("gemm", m=8)
+            query = self.fake.requests[-1].query
+            self.assertEqual((list(query.provider), query.cublaslt_version), asked)
 
     def test_damaged_binary(self):
         self.binary = fakes.BINARY + b"!"

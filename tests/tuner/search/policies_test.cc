@@ -166,6 +166,55 @@ TEST(JudgeRaceTest, EqualFootprintGoesToTheFirst) {
   EXPECT_EQ(JudgeRace({Entry(10.1, 9, 11), Entry(10, 9, 11)}).winner, 0);
 }
 
+RaceEntry Vendor(double median, double low, double high, bool incumbent = false) {
+  RaceEntry entry = Entry(median, low, high);
+  entry.vendor = true;
+  entry.incumbent = incumbent;
+  return entry;
+}
+
+TEST(JudgeProvidersTest, TheLibraryServesOnlyBeyondNoise) {
+  // Clearly faster than both templates, whose tie goes to the smaller footprint.
+  ProviderVerdict verdict =
+      JudgeProviders({Entry(10, 9.9, 10.1, 100), Entry(10.1, 10, 10.2), Vendor(12, 11, 13), Vendor(9, 8.9, 9.1)}, false);
+  EXPECT_EQ(verdict.served, 3);
+  EXPECT_EQ(verdict.best_template, 1);
+  EXPECT_EQ(verdict.best_vendor, 3);
+  EXPECT_TRUE(verdict.ties.empty());
+  // Overlapping the fastest template, though not the tie's winner: a kernel of ours needs no library.
+  verdict = JudgeProviders({Entry(10, 9.9, 10.1, 100), Entry(10.1, 10.05, 10.2), Vendor(9.95, 9.9, 9.99)}, false);
+  EXPECT_EQ(verdict.served, 1);
+  EXPECT_THAT(verdict.ties, testing::ElementsAre(0));
+  // What is served now is displaced beyond noise only.
+  verdict = JudgeProviders({Entry(10, 9.9, 10.1), Vendor(10.1, 10, 10.2, true)}, true);
+  EXPECT_EQ(verdict.served, 1);
+  verdict = JudgeProviders({Entry(9, 8.9, 9.1), Vendor(10.1, 10, 10.2, true)}, true);
+  EXPECT_EQ(verdict.served, 0);
+}
+
+TEST(JudgeProvidersTest, OneKindAlone) {
+  RaceEntry failed = Vendor(1, 1, 1);
+  failed.outcome = v1::WRONG_RESULT;
+  ProviderVerdict verdict = JudgeProviders({Entry(10, 9, 11), failed}, false);
+  EXPECT_EQ(verdict.served, 0);
+  EXPECT_EQ(verdict.best_vendor, -1);
+  verdict = JudgeProviders({failed, Vendor(10, 9, 11)}, false);
+  EXPECT_EQ(verdict.served, 1);
+  EXPECT_EQ(verdict.best_template, -1);
+  EXPECT_EQ(JudgeProviders({}, false).served, -1);
+}
+
+TEST(JudgeProvidersTest, IncumbentsDefendTheirKind) {
+  RaceEntry old = Entry(10, 9.8, 10.2);
+  old.incumbent = true;
+  // The new template is no gain, the library's new algorithm is.
+  const ProviderVerdict verdict =
+      JudgeProviders({Entry(9.9, 9.7, 10.1), old, Vendor(8, 7.9, 8.1), Vendor(9, 8.9, 9.1, true)}, true);
+  EXPECT_EQ(verdict.best_template, 1);
+  EXPECT_EQ(verdict.best_vendor, 2);
+  EXPECT_EQ(verdict.served, 2);
+}
+
 TEST(JudgeRaceTest, WrongOrUnmeasuredEntrantsCannotWin) {
   std::vector<RaceEntry> entries = {Entry(1, 1, 1), Entry(10, 9, 11), RaceEntry()};
   entries[0].outcome = v1::WRONG_RESULT;

@@ -37,6 +37,9 @@ class JealousRunner : public Runner {
   absl::StatusOr<worker::v1::PrepareResult> Prepare(const worker::v1::PrepareRequest& request) override {
     return Alone([&] { return inner_->Prepare(request); });
   }
+  absl::StatusOr<worker::v1::VendorResult> ListVendor(const worker::v1::VendorRequest& request) override {
+    return Alone([&] { return inner_->ListVendor(request); });
+  }
   absl::StatusOr<worker::v1::RunResult> Run(const worker::v1::RunRequest& request) override {
     return Alone([&] { return inner_->Run(request); });
   }

@@ -31,6 +31,9 @@ class RaceEditor : public Runner {
   absl::StatusOr<worker::v1::PrepareResult> Prepare(const worker::v1::PrepareRequest& request) override {
     return runner_->Prepare(request);
   }
+  absl::StatusOr<worker::v1::VendorResult> ListVendor(const worker::v1::VendorRequest& request) override {
+    return runner_->ListVendor(request);
+  }
   absl::StatusOr<worker::v1::RunResult> Run(const worker::v1::RunRequest& request) override {
     return runner_->Run(request);
   }

@@ -354,6 +354,13 @@ std::unique_ptr<CudaDriver> FakeCuda::driver() const {
   return CudaDriver::FromFunctions(functions);
 }
 
+void FakeCuda::Submit(double us, std::function<void()> work) {
+  Do([us, work = std::move(work)] {
+    now_us += us;
+    work();
+  });
+}
+
 std::string FakeCuda::Cubin() {
   std::string elf(128, '\0');
   std::memcpy(elf.data(),

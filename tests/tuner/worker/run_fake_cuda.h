@@ -60,6 +60,9 @@ class FakeCuda {
   // Functions that were looked up in a module that is gone, and modules unloaded twice.
   int uses_after_unload = 0;
 
+  // Puts work of a library on the stream: it takes `us`, now or when a graph that is being captured is launched.
+  void Submit(double us, std::function<void()> work);
+
   // What the fake accepts as a module.
   static std::string Cubin();
 };

@@ -15,7 +15,7 @@
 #include "tests/tuner/worker/run_fake_cuda.h"
 #include "tuner/wire/frame.h"
 #include "tuner/worker/roles.h"
-#include "tuner/worker/run_cublaslt.h"
+#include "tuner/worker/run_gemm.h"
 #include "tuner/worker/run_guard.h"
 #include "tuner/worker/run_launch.h"
 #include "tuner/worker/run_lease.h"
@@ -252,26 +252,67 @@ TEST(CublasLtTest, RowMajorProductsOfEveryLayout) {
   }
 }
 
-TEST(CublasLtTest, TakesPlainProductsOnly) {
+TEST(GemmTest, ProblemsAreReadFromOperatorsAndTheirTensors) {
   const auto catalog = OpCatalog::Builtin();
   ASSERT_TRUE(catalog.ok()) << catalog.status();
-  const auto problem = [&](const std::string& text) {
+  const auto problem = [&](const std::string& text, v1::DType type, v1::DType out, TensorTypes more = {}) {
     const auto op = catalog->Parse(text);
     EXPECT_TRUE(op.ok()) << op.status();
-    return GemmProblemOf(*op, v1::FP32, 1);
+    more.insert({{"a", type}, {"b", type}, {"d", out}});
+    return GemmProblemOf(*op, more);
   };
-  const auto plain = problem("gemm m=16 n=32 k=64 dtype=bf16 layout=tn");
+  const auto plain = problem("gemm m=16 n=32 k=64 dtype=bf16 layout=tn", v1::BF16, v1::FP32);
   ASSERT_TRUE(plain.ok()) << plain.status();
   EXPECT_TRUE(plain->a_transposed);
   EXPECT_FALSE(plain->b_transposed);
-  EXPECT_EQ(plain->dtype, v1::BF16);
+  EXPECT_EQ(plain->a, v1::BF16);
   EXPECT_EQ(plain->out, v1::FP32);
-  EXPECT_TRUE(problem("gemm m=16 n=32 k=64 dtype=fp16")->b_transposed);
-  for (const char* extra : {"bias=1", "act=relu", "beta=1"}) {
-    const absl::Status status = problem(absl::StrCat("gemm m=16 n=32 k=64 dtype=bf16 ", extra)).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << extra;
-  }
-  EXPECT_EQ(problem("softmax rows=4 cols=8 dtype=fp32").status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_TRUE(plain->IsPlain());
+  EXPECT_TRUE(problem("gemm m=16 n=32 k=64 dtype=fp16", v1::FP16, v1::FP16)->b_transposed);
+  const auto epilogue = problem("gemm m=16 n=32 k=64 dtype=bf16 bias=1 act=gelu beta=1", v1::BF16, v1::BF16,
+                                {{"bias", v1::BF16}, {"c", v1::BF16}});
+  ASSERT_TRUE(epilogue.ok()) << epilogue.status();
+  EXPECT_FALSE(epilogue->IsPlain());
+  EXPECT_TRUE(epilogue->has_bias);
+  EXPECT_TRUE(epilogue->has_beta);
+  EXPECT_EQ(epilogue->act, GemmProblem::Act::kGelu);
+  EXPECT_EQ(problem("gemm m=16 n=32 k=64 dtype=bf16 act=silu", v1::BF16, v1::BF16).status().code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(problem("softmax rows=4 cols=8 dtype=fp32", v1::FP32, v1::FP32).status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST(GemmTest, TypesAreMixedAsCublasLtDoes) {
+  GemmProblem problem;
+  problem.m = 16;
+  problem.n = 32;
+  problem.k = 64;
+  const auto product = [&](v1::DType a, v1::DType b, v1::DType out) {
+    problem.a = a;
+    problem.b = b;
+    problem.out = out;
+    return CublasLtProduct(problem);
+  };
+  EXPECT_EQ(product(v1::BF16, v1::BF16, v1::FP32)->d().type(), 0);
+  EXPECT_EQ(product(v1::INT8, v1::INT8, v1::INT32)->compute_type(), 72);
+  EXPECT_EQ(product(v1::INT8, v1::INT8, v1::INT32)->scale_type(), 10);
+  EXPECT_FALSE(product(v1::INT8, v1::INT8, v1::BF16).ok());
+  EXPECT_FALSE(product(v1::BF16, v1::FP16, v1::FP32).ok());
+  EXPECT_FALSE(product(v1::FP8_E4M3, v1::FP8_E4M3, v1::FP8_E4M3).ok());
+  problem.scales = {GemmScales::Mode::kTensor, "a_scale", "b_scale"};
+  EXPECT_FALSE(product(v1::BF16, v1::BF16, v1::BF16).ok());
+  const auto fp8 = product(v1::FP8_E4M3, v1::FP8_E5M2, v1::BF16);
+  ASSERT_TRUE(fp8.ok()) << fp8.status();
+  // The library's A is our B.
+  EXPECT_EQ(fp8->a().type(), 29);
+  EXPECT_EQ(fp8->a().scale(), "b_scale");
+  EXPECT_EQ(fp8->b().type(), 28);
+  EXPECT_EQ(fp8->b().scale(), "a_scale");
+  EXPECT_EQ(fp8->b().scale_mode(), 0);
+  problem.scales.mode = GemmScales::Mode::kRow;
+  EXPECT_EQ(product(v1::FP8_E4M3, v1::FP8_E4M3, v1::BF16)->b().scale_mode(), 3);
+  problem.scales.mode = GemmScales::Mode::kBlock128;
+  EXPECT_EQ(product(v1::FP8_E4M3, v1::FP8_E4M3, v1::BF16).status().code(), absl::StatusCode::kUnimplemented);
 }
 
 TEST(CubinTest, D6_OnlyCudaElfFilesReachTheDriver) {
