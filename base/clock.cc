@@ -1,5 +1,7 @@
 #include "base/clock.h"
 
+#include <algorithm>
+
 #include "absl/time/clock.h"
 
 namespace rooftune {
@@ -21,6 +23,16 @@ Clock& Clock::Real() {
 absl::Time FakeClock::Now() {
   absl::MutexLock lock(&mutex_);
   return now_;
+}
+
+absl::Time SkippingClock::Now() {
+  absl::MutexLock lock(&mutex_);
+  return absl::Now() + skipped_;
+}
+
+void SkippingClock::Sleep(absl::Duration duration) {
+  absl::MutexLock lock(&mutex_);
+  skipped_ += std::max(duration, absl::ZeroDuration());
 }
 
 void FakeClock::Advance(absl::Duration duration) {

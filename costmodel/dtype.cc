@@ -3,24 +3,29 @@
 
 namespace rooftune {
 
-int64_t DTypeBytes(v1::DType dtype) {
+int64_t DTypeBits(v1::DType dtype) {
   switch (dtype) {
+    case v1::INT4:
+      return 4;
     case v1::FP8_E4M3:
     case v1::FP8_E5M2:
     case v1::INT8:
-      return 1;
+      return 8;
     case v1::FP16:
     case v1::BF16:
-      return 2;
+      return 16;
     case v1::FP32:
     case v1::INT32:
-      return 4;
+      return 32;
     case v1::FP64:
-      return 8;
+    case v1::INT64:
+      return 64;
     default:
       return 0;
   }
 }
+
+int64_t DTypeBytes(v1::DType dtype) { return (DTypeBits(dtype) + 7) / 8; }
 
 std::string DTypeName(v1::DType dtype) {
   if (dtype == v1::DTYPE_UNSPECIFIED || !v1::DType_IsValid(dtype)) return "";

@@ -42,8 +42,11 @@ struct OpTensorInstance {
   int64_t bytes = 0;
   double fill_mean = 0;
   double fill_stddev = 1;
-  // An INT32 tensor of indices in [0, fill_range); 0 = filled by mean and deviation.
+  // A tensor of indices in [0, fill_range); 0 = filled by mean and deviation.
   int64_t fill_range = 0;
+  // No index comes twice, and about one in `fill_skip` (0 = none) is -1 instead.
+  bool fill_distinct = false;
+  int64_t fill_skip = 0;
 };
 
 // One operator kind. Immutable.
@@ -101,7 +104,9 @@ class OpCatalog {
   std::map<std::string, std::shared_ptr<const OpSchema>> schemas_;
 };
 
-// Bytes of one element.
+// Bits of one element; 0 for an unknown type.
+int64_t DTypeBits(v1::DType dtype);
+// Bytes of one element, rounded up: 1 for INT4, of which two share a byte.
 int64_t DTypeBytes(v1::DType dtype);
 // "bf16" ↔ BF16. Name is empty and code DTYPE_UNSPECIFIED for unknown.
 std::string DTypeName(v1::DType dtype);

@@ -60,6 +60,33 @@ absl::StatusOr<Int128> Count(const std::optional<Expression>& expression, const 
                {{"field", absl::StrCat("work.", field)}});
 }
 
+// What the generated tensor holds.
+absl::Status SetFill(const Op& op, const manifest::v1::OpTensor& declared, const std::optional<Expression>& range,
+                     const std::optional<Expression>& divisor, OpTensorInstance* tensor) {
+  tensor->fill_mean = declared.fill_mean();
+  tensor->fill_stddev = declared.fill_stddev() == 0 ? 1 : declared.fill_stddev();
+  if (divisor.has_value()) {
+    RT_ASSIGN_OR_RETURN(const int64_t by, divisor->Eval(op.names));
+    if (by < 1) return BadSize(op, declared.name(), absl::StrCat("fill_divisor is ", by, ", not positive"));
+    tensor->fill_mean /= static_cast<double>(by);
+    tensor->fill_stddev /= static_cast<double>(by);
+  }
+  if (!range.has_value()) return absl::OkStatus();
+  RT_ASSIGN_OR_RETURN(tensor->fill_range, range->Eval(op.names));
+  const bool index = tensor->spec.dtype() == v1::INT32 || tensor->spec.dtype() == v1::INT64;
+  if (!index || tensor->fill_range < 1 || tensor->fill_range > kIndexRangeMax) {
+    return BadSize(op, declared.name(),
+                   absl::StrCat("fill_range is for int32 and int64 and within 1 … 2^31, not ", tensor->fill_range));
+  }
+  tensor->fill_distinct = declared.fill_distinct();
+  tensor->fill_skip = declared.fill_skip();
+  if (tensor->fill_distinct && tensor->elements > tensor->fill_range) {
+    return BadSize(op, declared.name(),
+                   absl::StrCat("has ", tensor->elements, " different indices below ", tensor->fill_range));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<OpTensorInstance>> OpSchema::Tensors(const Op& op) const {
@@ -71,35 +98,28 @@ absl::StatusOr<std::vector<OpTensorInstance>> OpSchema::Tensors(const Op& op) co
     if (!exists) continue;
     OpTensorInstance tensor;
     RT_ASSIGN_OR_RETURN(const int64_t dtype, parsed.dtype->Eval(op.names));
-    const int64_t element = v1::DType_IsValid(static_cast<int>(dtype)) ? DTypeBytes(static_cast<v1::DType>(dtype)) : 0;
-    if (element == 0) return BadSize(op, declared.name(), absl::StrCat("dtype code ", dtype, " does not exist"));
+    const int64_t bits = v1::DType_IsValid(static_cast<int>(dtype)) ? DTypeBits(static_cast<v1::DType>(dtype)) : 0;
+    if (bits == 0) return BadSize(op, declared.name(), absl::StrCat("dtype code ", dtype, " does not exist"));
     tensor.spec.set_name(declared.name());
     tensor.spec.set_role(parsed.role);
     tensor.spec.set_dtype(static_cast<v1::DType>(dtype));
     tensor.spec.set_alignment(kTensorAlignment);
-    Int128 bytes = element;
+    Int128 elements = 1;
     for (const Expression& dim : parsed.dims) {
       const absl::StatusOr<int64_t> extent = dim.Eval(op.names);
       if (!extent.ok()) return BadSize(op, declared.name(), extent.status().message());
       if (*extent < 1) return BadSize(op, declared.name(), absl::StrCat("extent ", dim.text(), " is ", *extent));
       // Both factors are below 2^63, so the product can't wrap before it is compared.
-      bytes *= *extent;
-      if (bytes > kTensorBytesMax) return BadSize(op, declared.name(), "is larger than 2^62 bytes");
+      elements *= *extent;
+      if (elements > kTensorBytesMax || elements * bits > 8 * kTensorBytesMax)
+        return BadSize(op, declared.name(), "is larger than 2^62 bytes");
       v1::IntExpr* out = tensor.spec.add_dim();
       out->set_value(*extent);
       out->set_expr(dim.text());
     }
-    tensor.bytes = static_cast<int64_t>(bytes);
-    tensor.elements = tensor.bytes / element;
-    tensor.fill_mean = declared.fill_mean();
-    tensor.fill_stddev = declared.fill_stddev() == 0 ? 1 : declared.fill_stddev();
-    if (parsed.fill_range.has_value()) {
-      RT_ASSIGN_OR_RETURN(tensor.fill_range, parsed.fill_range->Eval(op.names));
-      if (tensor.spec.dtype() != v1::INT32 || tensor.fill_range < 1 || tensor.fill_range > kIndexRangeMax) {
-        return BadSize(op, declared.name(),
-                       absl::StrCat("fill_range is for int32 and within 1 … 2^31, not ", tensor.fill_range));
-      }
-    }
+    tensor.elements = static_cast<int64_t>(elements);
+    tensor.bytes = static_cast<int64_t>((elements * bits + 7) / 8);
+    RT_RETURN_IF_ERROR(SetFill(op, declared, parsed.fill_range, parsed.fill_divisor, &tensor));
     if (!declared.chain_inputs()) {
       tensors.push_back(std::move(tensor));
       continue;

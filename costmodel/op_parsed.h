@@ -24,6 +24,7 @@ struct OpSchema::Parsed {
     std::vector<Expression> dims;
     std::optional<Expression> when;
     std::optional<Expression> fill_range;
+    std::optional<Expression> fill_divisor;
   };
   struct WorkExprs {
     std::optional<Expression> tensor_ops, tensor_dtype, fp32_ops, sfu_ops, bytes_read, bytes_written;

@@ -21,8 +21,11 @@ std::string CompileKey(const worker::v1::CompileRequest& request, absl::string_v
   return key.Add(request.arch()).Add(absl::StrCat(request.option_list_version())).Add(nvrtc_version).Key();
 }
 
-std::string TargetKey(absl::string_view canonical_op, absl::string_view device_key) {
-  return Fingerprint().Add("target").Add(canonical_op).Add(device_key).Key();
+std::string TargetKey(absl::string_view canonical_op, absl::string_view device_key, v1::Objective objective) {
+  Fingerprint key;
+  key.Add("target").Add(canonical_op).Add(device_key);
+  if (objective == v1::ENERGY || objective == v1::ENERGY_DELAY) key.Add(v1::Objective_Name(objective));
+  return key.Key();
 }
 
 std::string EnvironmentKey(const v1::Environment& environment) {

@@ -23,8 +23,9 @@ inline constexpr int kOptionListVersion = 1;
 // First 128 bits of SHA-256 over sources, headers, arch, defines, option-list version and NVRTC version.
 std::string CompileKey(const worker::v1::CompileRequest& request, absl::string_view nvrtc_version);
 
-// Key of (operator, device): what a record answers.
-std::string TargetKey(absl::string_view canonical_op, absl::string_view device_key);
+// Key of (operator, device, objective): what a record answers. TIME and unspecified are one.
+std::string TargetKey(absl::string_view canonical_op, absl::string_view device_key,
+                      v1::Objective objective = v1::TIME);
 
 // NVRTC major.minor and driver branch: "nvrtc 13.0/driver 580".
 std::string EnvironmentKey(const v1::Environment& environment);

@@ -42,6 +42,13 @@ double RoundToBf16(float value) {
   return std::bit_cast<float>(bits & 0xffff0000u);
 }
 
+// Finalizer of splitmix64.
+uint64_t Mix(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
 double RoundToInteger(float value, double min, double max) {
   if (std::isnan(value)) return 0;
   return std::clamp(std::nearbyint(static_cast<double>(value)), min, max);
@@ -73,6 +80,8 @@ double RoundToDType(float value, v1::DType dtype) {
       return RoundToFormat(value, kE5m2);
     case v1::INT8:
       return RoundToInteger(value, -128, 127);
+    case v1::INT4:
+      return RoundToInteger(value, -8, 7);
     case v1::INT32:
       return RoundToInteger(value, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max());
     default:
@@ -85,6 +94,29 @@ int64_t GenerateIndex(uint64_t seed, uint32_t tensor, uint64_t index, int64_t ra
       Philox4x32({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), tensor, 0},
                  {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   return static_cast<int64_t>((uint64_t{words[0]} << 32 | words[1]) % static_cast<uint64_t>(range));
+}
+
+int64_t GenerateDistinctIndex(uint64_t seed, uint32_t tensor, uint64_t index, int64_t range) {
+  int half = 1;
+  while (uint64_t{1} << 2 * half < static_cast<uint64_t>(range)) ++half;
+  const uint64_t mask = (uint64_t{1} << half) - 1;
+  uint64_t x = index;
+  do {
+    for (uint64_t round = 0; round < 4; ++round) {
+      const uint64_t left = x >> half, right = x & mask;
+      const uint64_t mixed = Mix(seed + (uint64_t{tensor} << 32) * 0x9E3779B9u + (round << 40) + right);
+      x = right << half | (left ^ (mixed & mask));
+    }
+  } while (x >= static_cast<uint64_t>(range));
+  return static_cast<int64_t>(x);
+}
+
+bool GenerateSkip(uint64_t seed, uint32_t tensor, uint64_t index, int64_t skip) {
+  if (skip <= 0) return false;
+  const std::array<uint32_t, 4> words =
+      Philox4x32({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), tensor, 0},
+                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  return words[2] % static_cast<uint64_t>(skip) == 0;
 }
 
 double GenerateElement(uint64_t seed, uint32_t tensor, uint64_t index, float mean, float stddev, v1::DType dtype) {

@@ -20,6 +20,15 @@ double GenerateElement(uint64_t seed, uint32_t tensor, uint64_t index, float mea
 // Element of a tensor of indices: (word 0 · 2^32 + word 1) of the same Philox call, modulo `range` (at least 1).
 int64_t GenerateIndex(uint64_t seed, uint32_t tensor, uint64_t index, int64_t range);
 
+// Element `index` (below `range`) of a permutation of 0 … range − 1: four Feistel rounds over the smallest even number
+// of bits (at least 2) that holds range − 1, repeated until the result is below `range`. A round turns (left, right)
+// into (right, left ^ low bits of mix(seed + 2^32·tensor·odd + 2^40·round + right)); mix is the finalizer of
+// splitmix64. In at most 2^31 numbers no index comes twice, and neighbours lie far apart.
+int64_t GenerateDistinctIndex(uint64_t seed, uint32_t tensor, uint64_t index, int64_t range);
+
+// True for about one in `skip` elements (never for 0), whose index is -1 instead: word 2 modulo `skip` is 0.
+bool GenerateSkip(uint64_t seed, uint32_t tensor, uint64_t index, int64_t skip);
+
 // Rounds a float to a dtype and back.
 double RoundToDType(float value, v1::DType dtype);
 

@@ -21,6 +21,8 @@ using host_reference_internal::Problem;
 constexpr int64_t kCheckRows = 32;
 // Output elements recomputed where that is cheap: enough for all corners and tails.
 constexpr int kCheckElements = 4096;
+// The same where a single scale is the maximum of up to a row or 16384 elements.
+constexpr int kCheckScales = 1024;
 // Inputs generated (about 20 ns each) where every output element is a reduction of its own, and the longest of those
 // that is still checked.
 constexpr int64_t kCheckedTerms = int64_t{1} << 22;
@@ -93,8 +95,11 @@ namespace host_reference_internal {
 double Problem::Input(int tensor, int64_t index) const {
   const OpTensorInstance& t = tensors[tensor];
   if (t.fill_range > 0) {
-    return static_cast<double>(
-        GenerateIndex(seed, static_cast<uint32_t>(tensor), static_cast<uint64_t>(index), t.fill_range));
+    const uint32_t number = static_cast<uint32_t>(tensor);
+    const uint64_t place = static_cast<uint64_t>(index);
+    if (GenerateSkip(seed, number, place, t.fill_skip)) return -1;
+    return static_cast<double>(t.fill_distinct ? GenerateDistinctIndex(seed, number, place, t.fill_range)
+                                               : GenerateIndex(seed, number, place, t.fill_range));
   }
   return GenerateElement(seed, static_cast<uint32_t>(tensor), static_cast<uint64_t>(index),
                          static_cast<float>(t.fill_mean), static_cast<float>(t.fill_stddev), t.spec.dtype());
@@ -125,13 +130,14 @@ absl::Status Problem::CheckOutput(const std::string& tensor, const std::vector<i
 }  // namespace host_reference_internal
 
 bool HasHostReference(const std::string& kind) {
-  return kind == "gemm" || kind == "softmax" || kind == "rmsnorm" || kind == "layernorm" || kind == "glu" ||
-         kind == "elementwise" || kind == "cross_entropy" ||
-         kind == "rope" || kind == "permute" || kind == "reduce";
+  return kind == "gemm" || kind == "gemm_wq" || kind == "softmax" || kind == "rmsnorm" || kind == "layernorm" || kind == "glu" ||
+         kind == "elementwise" || kind == "cross_entropy" || kind == "rope" || kind == "permute" || kind == "reduce" ||
+         kind == "quantize" || kind == "dequantize";
 }
 
 int HostCheckElements(const std::string& kind, int64_t accumulation_length) {
   if (!HasHostReference(kind)) return 0;
+  if (kind == "quantize") return kCheckScales;
   const bool reduces = kind == "cross_entropy" || kind == "reduce";
   if (!reduces) return kCheckElements;
   if (accumulation_length > kLongestCheckedSum) return 0;
@@ -144,6 +150,7 @@ absl::StatusOr<std::unique_ptr<HostReference>> MakeHostReference(const OpSchema&
   if (HasHostReference(op.kind) && schema.origin() == "built-in") {
     RT_ASSIGN_OR_RETURN(Problem problem, MakeProblem(schema, op, seed, scalars));
     if (op.kind == "gemm") return host_reference_internal::MakeGemm(std::move(problem));
+    if (op.kind == "gemm_wq") return host_reference_internal::MakeGemmWq(std::move(problem));
     if (op.kind == "softmax") return host_reference_internal::MakeSoftmax(std::move(problem));
     if (op.kind == "rmsnorm") return host_reference_internal::MakeNorm(std::move(problem), /*center=*/false);
     if (op.kind == "layernorm") return host_reference_internal::MakeNorm(std::move(problem), /*center=*/true);
@@ -152,6 +159,8 @@ absl::StatusOr<std::unique_ptr<HostReference>> MakeHostReference(const OpSchema&
     if (op.kind == "rope") return host_reference_internal::MakeRope(std::move(problem));
     if (op.kind == "permute") return host_reference_internal::MakePermute(std::move(problem));
     if (op.kind == "reduce") return host_reference_internal::MakeReduce(std::move(problem));
+    if (op.kind == "quantize") return host_reference_internal::MakeQuantize(std::move(problem));
+    if (op.kind == "dequantize") return host_reference_internal::MakeDequantize(std::move(problem));
     return host_reference_internal::MakeElementwise(std::move(problem));
   }
   return Error(absl::StatusCode::kNotFound, "NO_REFERENCE",

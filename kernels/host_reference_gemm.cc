@@ -12,6 +12,51 @@ namespace {
 // Elements of K held at a time: bounds memory for any K, and keeps the rows in cache.
 constexpr int64_t kDepth = 2048;
 
+// Σ a·b for every index and Σ |a·b|. `row_of` and `column_of` give the vectors that an index needs;
+// `fill_a(row, k, depth, out)` and `fill_b(column, k, depth, out)` give elements k and up of one.
+template <typename RowOf, typename ColumnOf, typename FillA, typename FillB>
+std::vector<ReferenceValue> SumProducts(const std::vector<int64_t>& indices, int64_t length, RowOf row_of,
+                                        ColumnOf column_of, FillA fill_a, FillB fill_b) {
+  // The vectors in use, and each one's place among them.
+  std::map<int64_t, size_t> rows, columns;
+  for (const int64_t index : indices) {
+    rows.emplace(row_of(index), 0);
+    columns.emplace(column_of(index), 0);
+  }
+  size_t next = 0;
+  for (auto& [row, place] : rows) place = next++;
+  next = 0;
+  for (auto& [column, place] : columns) place = next++;
+  std::vector<ReferenceValue> sums(indices.size());
+  std::vector<double> a(rows.size() * kDepth), b(columns.size() * kDepth);
+  for (int64_t k = 0; k < length; k += kDepth) {
+    const int64_t depth = std::min(kDepth, length - k);
+    for (const auto& [row, place] : rows) fill_a(row, k, depth, &a[place * kDepth]);
+    for (const auto& [column, place] : columns) fill_b(column, k, depth, &b[place * kDepth]);
+    for (size_t i = 0; i < indices.size(); ++i) {
+      const double* const x = &a[rows.at(row_of(indices[i])) * kDepth];
+      const double* const y = &b[columns.at(column_of(indices[i])) * kDepth];
+      for (int64_t j = 0; j < depth; ++j) {
+        const double product = x[j] * y[j];
+        sums[i].value += product;
+        sums[i].magnitude += std::fabs(product);
+      }
+    }
+  }
+  return sums;
+}
+
+// The operator's activation of a sum. The magnitude stays that of the terms: no activation enlarges an error by more
+// than 1.13.
+double Activated(const Problem& p, const ReferenceValue& sum) {
+  const ChainValue operands[3] = {{sum.value, sum.magnitude}, {}, {}};
+  const int64_t act = p.Name("act");
+  if (act == p.Name("ACT_RELU")) return ApplyChainOp(ChainOp::kRelu, operands).value;
+  if (act == p.Name("ACT_GELU")) return ApplyChainOp(ChainOp::kGelu, operands).value;
+  if (act == p.Name("ACT_SILU")) return ApplyChainOp(ChainOp::kSilu, operands).value;
+  return sum.value;
+}
+
 class Gemm : public HostReference {
  public:
   explicit Gemm(Problem problem)
@@ -29,35 +74,17 @@ class Gemm : public HostReference {
   absl::StatusOr<std::vector<ReferenceValue>> Evaluate(const std::string& tensor,
                                                        const std::vector<int64_t>& indices) const override {
     RT_RETURN_IF_ERROR(p_.CheckOutput(tensor, indices));
-    // Rows of A (batch·m + row) and columns of B (batch·n + column) in use, and each element's places among them.
-    std::map<int64_t, size_t> rows, columns;
-    for (const int64_t index : indices) {
-      rows.emplace(RowOf(index), 0);
-      columns.emplace(ColumnOf(index), 0);
-    }
-    size_t next = 0;
-    for (auto& [row, place] : rows) place = next++;
-    next = 0;
-    for (auto& [column, place] : columns) place = next++;
-    std::vector<ReferenceValue> sums(indices.size());
-    std::vector<double> a(rows.size() * kDepth), b(columns.size() * kDepth);
-    for (int64_t k = 0; k < k_; k += kDepth) {
-      const int64_t depth = std::min(kDepth, k_ - k);
-      for (const auto& [row, place] : rows) FillA(row, k, depth, &a[place * kDepth]);
-      for (const auto& [column, place] : columns) FillB(column, k, depth, &b[place * kDepth]);
-      for (size_t i = 0; i < indices.size(); ++i) {
-        AddProducts(&a[rows.at(RowOf(indices[i])) * kDepth], &b[columns.at(ColumnOf(indices[i])) * kDepth], depth,
-                    &sums[i]);
-      }
-    }
+    // Rows of A (batch·m + row) and columns of B (batch·n + column).
+    std::vector<ReferenceValue> sums = SumProducts(
+        indices, k_, [this](int64_t index) { return index / n_; },
+        [this](int64_t index) { return index / n_ / m_ * n_ + index % n_; },
+        [this](int64_t row, int64_t k, int64_t depth, double* out) { FillA(row, k, depth, out); },
+        [this](int64_t column, int64_t k, int64_t depth, double* out) { FillB(column, k, depth, out); });
     for (size_t i = 0; i < indices.size(); ++i) sums[i] = Epilogue(sums[i], indices[i]);
     return sums;
   }
 
  private:
-  int64_t RowOf(int64_t index) const { return index / n_; }
-  int64_t ColumnOf(int64_t index) const { return index / n_ / m_ * n_ + index % n_; }
-
   void FillA(int64_t row, int64_t k, int64_t depth, double* out) const {
     const int64_t batch = row / m_, i = row % m_;
     for (int64_t j = 0; j < depth; ++j) {
@@ -72,16 +99,6 @@ class Gemm : public HostReference {
     }
   }
 
-  static void AddProducts(const double* a, const double* b, int64_t depth, ReferenceValue* sum) {
-    double value = sum->value, magnitude = sum->magnitude;
-    for (int64_t j = 0; j < depth; ++j) {
-      const double product = a[j] * b[j];
-      value += product;
-      magnitude += std::fabs(product);
-    }
-    *sum = {value, magnitude};
-  }
-
   ReferenceValue Epilogue(ReferenceValue sum, int64_t index) const {
     const double alpha = p_.scalars.at("alpha");
     ReferenceValue r = {alpha * sum.value, std::fabs(alpha) * sum.magnitude};
@@ -91,12 +108,7 @@ class Gemm : public HostReference {
     };
     if (c_ >= 0) add(p_.scalars.at("beta_value") * p_.Input(c_, index));
     if (bias_ >= 0) add(p_.Input(bias_, index % n_));
-    // The magnitude stays that of the terms: no activation enlarges an error by more than 1.13.
-    const ChainValue operands[3] = {{r.value, r.magnitude}, {}, {}};
-    const int64_t act = p_.Name("act");
-    if (act == p_.Name("ACT_RELU")) r.value = ApplyChainOp(ChainOp::kRelu, operands).value;
-    if (act == p_.Name("ACT_GELU")) r.value = ApplyChainOp(ChainOp::kGelu, operands).value;
-    if (act == p_.Name("ACT_SILU")) r.value = ApplyChainOp(ChainOp::kSilu, operands).value;
+    r.value = Activated(p_, r);
     return r;
   }
 
@@ -107,8 +119,72 @@ class Gemm : public HostReference {
   const int a_, b_, c_, bias_;
 };
 
+// Weights of 4 or 8 bits; the layout is in costmodel/ops/gemm_wq.op.txtpb.
+class GemmWq : public HostReference {
+ public:
+  explicit GemmWq(Problem problem)
+      : p_(std::move(problem)),
+        n_(p_.Name("n")),
+        k_(p_.Name("k")),
+        bits_(p_.Name("weight")),
+        groups_(p_.Name("groups")),
+        x_(p_.Find("x")),
+        w_(p_.Find("w")),
+        scales_(p_.Find("scales")),
+        zeros_(p_.Find("zeros")),
+        bias_(p_.Find("bias")) {}
+
+  absl::StatusOr<std::vector<ReferenceValue>> Evaluate(const std::string& tensor,
+                                                       const std::vector<int64_t>& indices) const override {
+    RT_RETURN_IF_ERROR(p_.CheckOutput(tensor, indices));
+    std::vector<ReferenceValue> sums = SumProducts(
+        indices, k_, [this](int64_t index) { return index / n_; }, [this](int64_t index) { return index % n_; },
+        [this](int64_t row, int64_t k, int64_t depth, double* out) {
+          for (int64_t j = 0; j < depth; ++j) out[j] = p_.Input(x_, row * k_ + k + j);
+        },
+        [this](int64_t column, int64_t k, int64_t depth, double* out) { FillWeights(column, k, depth, out); });
+    for (size_t i = 0; i < indices.size(); ++i) {
+      if (bias_ >= 0) {
+        const double bias = p_.Input(bias_, indices[i] % n_);
+        sums[i].value += bias;
+        sums[i].magnitude += std::fabs(bias);
+      }
+      sums[i].value = Activated(p_, sums[i]);
+    }
+    return sums;
+  }
+
+ private:
+  void FillWeights(int64_t row, int64_t k, int64_t depth, double* out) const {
+    const int64_t group = k_ / groups_;
+    int64_t current = -1;
+    double scale = 0, zero = 0;
+    for (int64_t j = 0; j < depth; ++j) {
+      const int64_t part = row * groups_ + (k + j) / group;
+      if (part != current) {
+        scale = p_.Input(scales_, part);
+        zero = zeros_ >= 0 ? p_.Input(zeros_, part) : bits_ == 4 ? 8 : 0;
+        current = part;
+      }
+      out[j] = (Code(row * k_ + k + j) - zero) * scale;
+    }
+  }
+
+  double Code(int64_t element) const {
+    if (bits_ == 8) return p_.Input(w_, element);
+    const int byte = static_cast<int>(p_.Input(w_, element / 2)) & 0xFF;
+    return element % 2 == 0 ? byte & 15 : byte >> 4;
+  }
+
+  const Problem p_;
+  const int64_t n_, k_, bits_, groups_;
+  // Tensor numbers; -1 where the instance has none.
+  const int x_, w_, scales_, zeros_, bias_;
+};
+
 }  // namespace
 
 std::unique_ptr<HostReference> MakeGemm(Problem problem) { return std::make_unique<Gemm>(std::move(problem)); }
+std::unique_ptr<HostReference> MakeGemmWq(Problem problem) { return std::make_unique<GemmWq>(std::move(problem)); }
 
 }  // namespace rooftune::host_reference_internal

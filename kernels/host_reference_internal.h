@@ -55,6 +55,7 @@ std::vector<ReferenceValue> ByRows(const std::vector<int64_t>& indices, int64_t 
 }
 
 std::unique_ptr<HostReference> MakeGemm(Problem problem);
+std::unique_ptr<HostReference> MakeGemmWq(Problem problem);
 std::unique_ptr<HostReference> MakeSoftmax(Problem problem);
 std::unique_ptr<HostReference> MakeNorm(Problem problem, bool center);
 std::unique_ptr<HostReference> MakeGlu(Problem problem);
@@ -63,6 +64,8 @@ std::unique_ptr<HostReference> MakeCrossEntropy(Problem problem);
 std::unique_ptr<HostReference> MakeRope(Problem problem);
 std::unique_ptr<HostReference> MakePermute(Problem problem);
 std::unique_ptr<HostReference> MakeReduce(Problem problem);
+std::unique_ptr<HostReference> MakeQuantize(Problem problem);
+std::unique_ptr<HostReference> MakeDequantize(Problem problem);
 
 }  // namespace rooftune::host_reference_internal
 

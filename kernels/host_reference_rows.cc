@@ -1,4 +1,5 @@
 // Softmax, gated linear units and elementwise chains.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -78,38 +79,66 @@ class Softmax : public HostReference {
   double scale_ = 1;
 };
 
-// act(gate) · up.
+// act(gate) · up, or that over the scale of its row.
 class Glu : public HostReference {
  public:
   explicit Glu(Problem problem)
       : p_(std::move(problem)),
         columns_(p_.Name("cols")),
         packed_(p_.Name("packed") == 1),
-        silu_(p_.Name("act") == p_.Name("ACT_SILU")) {}
+        silu_(p_.Name("act") == p_.Name("ACT_SILU")),
+        // Largest quantised magnitude: of FP8 E4M3, or of INT8's symmetric range.
+        limit_(p_.Name("quant") == 0                           ? 0
+               : p_.Name("quant") == p_.Name("QUANT_FP8_E4M3") ? 448
+                                                               : 127) {}
 
   absl::StatusOr<std::vector<ReferenceValue>> Evaluate(const std::string& tensor,
                                                        const std::vector<int64_t>& indices) const override {
     RT_RETURN_IF_ERROR(p_.CheckOutput(tensor, indices));
-    std::vector<ReferenceValue> values;
-    values.reserve(indices.size());
-    for (const int64_t index : indices) {
-      // Packed: the row's gate half, then its up half.
-      const int64_t at = index + index / columns_ * columns_;
-      const double gate = packed_ ? p_.Input(0, at) : p_.Input(0, index);
-      const double up = packed_ ? p_.Input(0, at + columns_) : p_.Input(1, index);
-      // Both are gate / (1 + e^−z); the tanh form of GELU has z = 2·√(2/π)·(g + 0.044715·g³).
-      const double z = silu_ ? gate : 1.5957691216057308 * (gate + 0.044715 * gate * gate * gate);
-      const double y = gate / (1.0 + std::exp(-z)) * up;
-      // The rounding of z scales with its size and moves the exponential by as much, relatively.
-      values.push_back({y, std::fabs(y) * (1 + std::fabs(z))});
-    }
-    return values;
+    ReferenceValue scale;
+    const bool scales = tensor == "scale";
+    return ByRows(
+        indices, scales ? 1 : columns_,
+        [&](int64_t row) {
+          scale = limit_ == 0 ? ReferenceValue{1, 0} : Scale(row);
+        },
+        [&](int64_t index) { return scales ? scale : Over(Element(index), scale); });
   }
 
  private:
+  ReferenceValue Element(int64_t index) const {
+    // Packed: the row's gate half, then its up half.
+    const int64_t at = index + index / columns_ * columns_;
+    const double gate = packed_ ? p_.Input(0, at) : p_.Input(0, index);
+    const double up = packed_ ? p_.Input(0, at + columns_) : p_.Input(1, index);
+    // Both are gate / (1 + e^−z); the tanh form of GELU has z = 2·√(2/π)·(g + 0.044715·g³).
+    const double z = silu_ ? gate : 1.5957691216057308 * (gate + 0.044715 * gate * gate * gate);
+    const double y = gate / (1.0 + std::exp(-z)) * up;
+    // The rounding of z scales with its size and moves the exponential by as much, relatively.
+    return {y, std::fabs(y) * (1 + std::fabs(z))};
+  }
+
+  ReferenceValue Scale(int64_t row) const {
+    ReferenceValue scale;
+    for (int64_t j = 0; j < columns_; ++j) {
+      const ReferenceValue y = Element(row * columns_ + j);
+      scale.value = std::max(scale.value, std::fabs(y.value) / limit_);
+      scale.magnitude = std::max(scale.magnitude, y.magnitude / limit_);
+    }
+    return scale;
+  }
+
+  // The scale's own error moves every element of the row by as much, relatively.
+  static ReferenceValue Over(const ReferenceValue& y, const ReferenceValue& scale) {
+    if (scale.value == 0) return {};
+    const double value = y.value / scale.value;
+    return {value, y.magnitude / scale.value + std::fabs(value) * scale.magnitude / scale.value};
+  }
+
   const Problem p_;
   const int64_t columns_;
   const bool packed_, silu_;
+  const double limit_;
 };
 
 class Elementwise : public HostReference {

@@ -69,14 +69,24 @@ bool KernelTemplate::Supports(const Op& op, const DeviceProfile& device) const {
   return !parsed_->when.has_value() || parsed_->when->Eval(names).value_or(0) != 0;
 }
 
-absl::StatusOr<SearchSpace> KernelTemplate::Space(const Op& op, const DeviceProfile& device) const {
+SearchSpaceSpec KernelTemplate::SpaceSpec(const Op& op, const DeviceProfile& device) const {
   SearchSpaceSpec spec;
   spec.params.assign(manifest_.param().begin(), manifest_.param().end());
   spec.lets.assign(manifest_.let().begin(), manifest_.let().end());
   spec.constraints.assign(manifest_.constraint().begin(), manifest_.constraint().end());
   spec.fixed = op.names;
   for (const auto& [name, value] : DeviceNames(device)) spec.fixed.emplace(name, value);
-  auto space = SearchSpace::Create(spec);
+  return spec;
+}
+
+std::string KernelTemplate::WhyRejected(const Op& op, const Config& config, const DeviceProfile& device) const {
+  if (!Supports(op, device)) return absl::StrCat("template ", id(), " does not support ", op.text, " on this device");
+  const absl::StatusOr<std::string> why = SearchSpace::WhyRejected(SpaceSpec(op, device), config);
+  return why.ok() ? *why : std::string(why.status().message());
+}
+
+absl::StatusOr<SearchSpace> KernelTemplate::Space(const Op& op, const DeviceProfile& device) const {
+  auto space = SearchSpace::Create(SpaceSpec(op, device));
   if (!space.ok()) return Annotate(space.status(), absl::StrCat("template ", id()));
   return space;
 }

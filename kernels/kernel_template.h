@@ -43,6 +43,9 @@ class KernelTemplate {
   // True if its arch predicate and its `when` hold.
   bool Supports(const Op& op, const DeviceProfile& device) const;
   absl::StatusOr<SearchSpace> Space(const Op& op, const DeviceProfile& device) const;
+  // Why a configuration is no valid point of that space, found without enumerating it; empty if it is one. "template
+  // NAME does not support …" counts, too.
+  std::string WhyRejected(const Op& op, const Config& config, const DeviceProfile& device) const;
   // The declared default if it is a valid point, else the valid point nearest to it (fewest changed
   // parameters, first in order). NOT_FOUND (EMPTY_SPACE) with the rejection counts if there is none.
   absl::StatusOr<Config> DefaultConfig(const Op& op, const DeviceProfile& device) const;
@@ -65,6 +68,7 @@ class KernelTemplate {
   friend class TemplateCompiler;
   friend class PlanBuilder;
   struct Parsed;
+  SearchSpaceSpec SpaceSpec(const Op& op, const DeviceProfile& device) const;
   KernelTemplate(TemplateFiles files, manifest::v1::Template manifest, const OpSchema* schema, std::string revision,
                  std::shared_ptr<const Parsed> parsed);
 

@@ -1,4 +1,5 @@
 // The problem that the worker sets up before any candidate.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,8 +30,15 @@ absl::StatusOr<worker::v1::PrepareRequest> MakePrepare(const TemplateLibrary& li
     to->mutable_fill()->set_mean(tensor.fill_mean);
     to->mutable_fill()->set_stddev(tensor.fill_stddev);
     to->mutable_fill()->set_range(tensor.fill_range);
+    to->mutable_fill()->set_distinct(tensor.fill_distinct);
+    to->mutable_fill()->set_skip(tensor.fill_skip);
   }
   for (const auto& scalar : schema->Scalars(op)) *request.add_scalar() = scalar;
+  RT_ASSIGN_OR_RETURN(const Work work, schema->ComputeWork(op));
+  // No memory holds more.
+  constexpr Int128 kMost = Int128{1} << 62;
+  request.set_bytes_read(static_cast<int64_t>(std::min(work.bytes_read, kMost)));
+  request.set_bytes_written(static_cast<int64_t>(std::min(work.bytes_written, kMost)));
   RT_ASSIGN_OR_RETURN(const int64_t length, schema->AccumulationLength(op));
   request.mutable_tolerance()->set_accumulation_length(length);
   request.mutable_tolerance()->set_scale(1);

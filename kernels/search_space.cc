@@ -317,6 +317,16 @@ absl::StatusOr<SearchSpace> SearchSpace::Create(const SearchSpaceSpec& spec, int
   return space;
 }
 
+absl::StatusOr<std::string> SearchSpace::WhyRejected(const SearchSpaceSpec& spec, const Config& config) {
+  auto compiled = std::make_shared<Compiled>();
+  RT_RETURN_IF_ERROR(compiled->Build(spec));
+  SearchSpace space;
+  space.params_ = compiled->params;
+  space.values_ = compiled->values;
+  space.compiled_ = std::move(compiled);
+  return space.WhyRejected(config);
+}
+
 absl::Status SearchSpace::Check(const SearchSpaceSpec& spec) { return Compiled().Build(spec); }
 
 Config SearchSpace::At(int64_t index) const {

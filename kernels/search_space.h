@@ -52,6 +52,8 @@ class SearchSpace {
   // Name of the first constraint a configuration breaks (in the order they are checked, as in rejected()),
   // "unknown parameter …", "missing parameter …" or "value …" for a malformed one, or empty if it is valid.
   std::string WhyRejected(const Config& config) const;
+  // The same without enumerating: for one question about a large space. Errors of Check.
+  static absl::StatusOr<std::string> WhyRejected(const SearchSpaceSpec& spec, const Config& config);
 
  private:
   struct Compiled;

@@ -27,6 +27,7 @@ Precision PrecisionOf(v1::DType dtype) {
     case v1::FP8_E5M2:
       return {0x1p-2, 0x1p-16};
     // Rounding a value to the nearest integer moves it by at most a half; an index that is off by one is wrong.
+    case v1::INT4:
     case v1::INT8:
     case v1::INT32:
       return {0, 0.5};
@@ -45,8 +46,11 @@ ErrorBound MakeErrorBound(v1::DType output, int64_t accumulation_length, double 
 
 std::string DescribeErrorBound(v1::DType output, int64_t accumulation_length, double scale) {
   const ErrorBound bound = MakeErrorBound(output, accumulation_length, scale);
-  const std::string ulps = bound.relative == 0 ? absl::StrFormat("%g", scale)
-                                               : absl::StrFormat("%g ulp(%s)·|ref|", scale, DTypeName(output));
+  const std::string name = DTypeName(output);
+  const bool fp8 = output == v1::FP8_E4M3 || output == v1::FP8_E5M2;
+  const std::string ulps = bound.relative == 0 ? absl::StrFormat("%g", scale * 0.5)
+                           : fp8               ? absl::StrFormat("%g spacings of %s at ref", scale * 0.5, name)
+                                               : absl::StrFormat("%g ulp(%s)·|ref|", scale, name);
   return absl::StrFormat("%s + %.1e·Σ|terms|", ulps, bound.accumulate);
 }
 

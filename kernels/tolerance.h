@@ -14,6 +14,8 @@ namespace rooftune {
 //   accumulate = 2^-23 · (8 + 4·√length): fp32 accumulation of `length` terms; errors grow with √length
 //                for random signs, and 8 + 4√length leaves room for tree orders and approximate exp,
 //   tiny       = the smallest subnormal of the output type, so that underflow to zero is allowed.
+// Integers: half of one in place of relative and tiny. 8-bit floats: half of the spacing of the numbers around ref in
+// place of both, so that with a scale which is off by a thousandth many elements are wrong; common/support.cuh.
 struct ErrorBound {
   double relative = 0;
   double accumulate = 0;

@@ -53,8 +53,16 @@ int64_t Saturated(Int128 value) { return value > Int128{INT64_MAX} ? INT64_MAX :
 
 }  // namespace
 
+std::vector<v1::Device> CatalogCore::RefreshDevices() {
+  std::vector<v1::Device> devices = context_.sweeps->Devices();
+  const int64_t not_served = context_.index.snapshot()->not_served();
+  for (v1::Device& device : devices) (*device.mutable_counter())["records_not_served"] = not_served;
+  context_.devices.Update(devices);
+  return devices;
+}
+
 absl::StatusOr<v1::ListDevicesResponse> CatalogCore::ListDevices(const v1::ListDevicesRequest& request) {
-  context_.devices.Update(context_.sweeps->Devices());
+  RefreshDevices();
   v1::ListDevicesResponse response;
   for (v1::Device& device : context_.devices.List(request.include_profiles())) {
     *response.add_device() = std::move(device);
@@ -63,7 +71,7 @@ absl::StatusOr<v1::ListDevicesResponse> CatalogCore::ListDevices(const v1::ListD
 }
 
 absl::StatusOr<v1::Device> CatalogCore::GetDevice(const v1::GetDeviceRequest& request) {
-  context_.devices.Update(context_.sweeps->Devices());
+  RefreshDevices();
   RT_ASSIGN_OR_RETURN(const DevicePtr device, context_.devices.Resolve(request.name()));
   if (device->local || device->has_profile) return device->device;
   return Error(absl::StatusCode::kNotFound, "UNKNOWN_DEVICE",

@@ -27,6 +27,8 @@ class CatalogCore {
   absl::StatusOr<v1::EstimateResponse> Estimate(const v1::EstimateRequest& request);
 
  private:
+  // Takes the lanes' state over; counters included.
+  std::vector<v1::Device> RefreshDevices();
   absl::StatusOr<const KernelTemplate*> FindTemplate(const std::string& id) const;
   v1::CheckTemplateResponse::Result CheckOn(const KernelTemplate& kernel, const Op& op, const std::string& arch,
                                             v1::CheckTemplateResponse& response);

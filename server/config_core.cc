@@ -64,8 +64,13 @@ absl::StatusOr<ConfigQuery> ConfigCore::Understand(const v1::GetBestConfigReques
     return Error(absl::StatusCode::kInvalidArgument, "BAD_VALUE", "min_evidence or miss_policy is not a known value",
                  {{"field", "min_evidence, miss_policy"}});
   }
-  query.target_key = TargetKey(query.op->text, query.device->device.device_key());
-  query.acceptance = {request.min_evidence(), request.deterministic(), request.generation()};
+  if (!v1::Objective_IsValid(request.objective())) {
+    return Error(absl::StatusCode::kInvalidArgument, "BAD_VALUE", "objective is not a known value",
+                 {{"field", "objective"}});
+  }
+  const v1::Objective objective = request.objective() == v1::OBJECTIVE_UNSPECIFIED ? v1::TIME : request.objective();
+  query.target_key = TargetKey(query.op->text, query.device->device.device_key(), objective);
+  query.acceptance = {request.min_evidence(), request.deterministic(), request.generation(), objective};
   for (const int provider : request.provider()) {
     if (!v1::Provider_IsValid(provider) || provider == v1::PROVIDER_UNSPECIFIED) {
       return Error(absl::StatusCode::kInvalidArgument, "BAD_VALUE", "provider is not a known value",
@@ -120,10 +125,21 @@ std::optional<KnownConfig> ConfigCore::Hit(const ConfigQuery& query, const Index
     const std::string passed_over = IndexSnapshot::PassedOver(*entry, query.acceptance, record.rank());
     if (!passed_over.empty()) (*known.header.mutable_difference())["provider"] = passed_over;
   }
+  LabelWithheld(query, index, known.header);
   known.header.set_match(match);
   known.header.set_generation(GenerationOf(query, index));
   known.header.set_ttl_s(TtlSeconds(record, match));
   return known;
+}
+
+void ConfigCore::LabelWithheld(const ConfigQuery& query, const IndexSnapshot& index, Response& response) {
+  const EntryPtr entry = index.Find(query.target_key);
+  const IndexEntry::Version* withheld = entry == nullptr ? nullptr : IndexSnapshot::NotServed(*entry);
+  if (withheld != nullptr) (*response.mutable_difference())["not_served"] = WithheldText(*withheld);
+}
+
+std::string ConfigCore::WithheldText(const IndexEntry::Version& version) {
+  return absl::StrCat(version.record->name(), ": ", version.unusable);
 }
 
 std::optional<KnownConfig> ConfigCore::FromMemory(const ConfigQuery& query, const IndexSnapshot& index) const {
@@ -134,6 +150,7 @@ std::optional<KnownConfig> ConfigCore::FromMemory(const ConfigQuery& query, cons
   KnownConfig known;
   known.record = estimates_.Find(query.target_key, query.acceptance.deterministic);
   if (known.record == nullptr) return std::nullopt;
+  LabelWithheld(query, index, known.header);
   known.header.set_match(v1::MODEL_CHOICE);
   known.header.set_generation(GenerationOf(query, index));
   known.header.set_ttl_s(TtlSeconds(*known.record, v1::MODEL_CHOICE));
@@ -232,6 +249,7 @@ void ConfigCore::BatchGetBestConfigs(const v1::BatchGetBestConfigsRequest& reque
     single.set_deterministic(request.deterministic());
     *single.mutable_provider() = request.provider();
     single.set_cublaslt_version(request.cublaslt_version());
+    single.set_objective(request.objective());
     std::vector<std::string> waiting;
     for (int i = 0; i < request.op_size() && !batch->call->cancelled(); ++i) {
       single.set_op(request.op(i));

@@ -67,6 +67,9 @@ class ConfigCore {
 
   // The record of this very operator and device; nullopt if there is none.
   std::optional<KnownConfig> Hit(const ConfigQuery& query, const IndexSnapshot& index) const;
+  // "records/…: why" of a record that is kept from being served, and the same put into an answer to its query.
+  static std::string WithheldText(const IndexEntry::Version& version);
+  static void LabelWithheld(const ConfigQuery& query, const IndexSnapshot& index, Response& response);
   // What is already known: a hit, or an estimate made before. nullopt for anything else.
   std::optional<KnownConfig> FromMemory(const ConfigQuery& query, const IndexSnapshot& index) const;
   // Everything but WAIT; blocks.

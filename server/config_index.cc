@@ -31,14 +31,25 @@ std::shared_ptr<const std::string> Wire(const v1::TuningRecord& record) {
   return std::make_shared<const std::string>(response.SerializeAsString());
 }
 
-IndexEntry::Version MakeVersion(RecordPtr record, bool usable) {
+IndexEntry::Version MakeVersion(RecordPtr record, std::string unusable) {
   auto wire = Wire(*record);
-  return {std::move(record), std::move(wire), usable};
+  return {std::move(record), std::move(wire), std::move(unusable)};
 }
 
 }  // namespace
 
-ConfigIndex::ConfigIndex(const OpCatalog& ops) : ops_(ops), snapshot_(std::make_shared<const IndexSnapshot>()) {}
+ConfigIndex::ConfigIndex(const OpCatalog& ops, ConfigCheck check)
+    : ops_(ops), check_(std::move(check)), snapshot_(std::make_shared<const IndexSnapshot>()) {}
+
+IndexEntry::Version ConfigIndex::NewVersion(const v1::TuningRecord& record, const Op& op) const {
+  const absl::Status met = CheckPreconditions(record.plan(), op);
+  std::string unusable(met.message());
+  if (unusable.empty() && check_ != nullptr) unusable = check_(record, op);
+  if (!unusable.empty()) {
+    LogWarning("record ", record.name(), " (", record.op(), ") is not served: ", unusable, "; tune it again");
+  }
+  return MakeVersion(Slim(record), std::move(unusable));
+}
 
 SnapshotPtr ConfigIndex::snapshot() const {
   // A lock of some nanoseconds; std::atomic<std::shared_ptr> of g++ 12 spins on one too, unseen by sanitizers.
@@ -160,15 +171,16 @@ EntryPtr ConfigIndex::Merge(const EntryPtr& old, const std::vector<const v1::Tun
   entry->facts = FactsOf(*op);
   entry->op = op->text;
   entry->device_key = records.front()->device_key();
+  if (records.front()->objective() != v1::OBJECTIVE_UNSPECIFIED) entry->objective = records.front()->objective();
   for (const v1::TuningRecord* record : records) {
-    entry->versions.push_back(MakeVersion(Slim(*record), CheckPreconditions(record->plan(), *op).ok()));
+    entry->versions.push_back(NewVersion(*record, *op));
   }
   if (old != nullptr) {
     for (IndexEntry::Version version : old->versions) {
       if (version.record->to_generation() == 0) {
         auto superseded = std::make_shared<v1::TuningRecord>(*version.record);
         superseded->set_to_generation(generation - 1);
-        version = MakeVersion(std::move(superseded), version.usable);
+        version = MakeVersion(std::move(superseded), version.unusable);
       }
       if (version.record->to_generation() >= generation - kKeptGenerations) entry->versions.push_back(version);
     }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -30,6 +31,8 @@ struct Acceptance {
   bool deterministic = false;
   // 0 = newest.
   int64_t generation = 0;
+  // Of neighbours; a key has only records of one.
+  v1::Objective objective = v1::TIME;
   // Providers that the caller can use, as bits 1 << Provider; 0 = any.
   uint32_t providers = 0;
   // Version of the caller's cuBLASLt, which alone takes a record of CUBLASLT of the same; 0 = not said.
@@ -47,12 +50,14 @@ struct IndexEntry {
     RecordPtr record;
     // The record as field `record` of a GetBestConfigResponse on the wire, so that a lookup copies bytes, not messages.
     std::shared_ptr<const std::string> wire;
-    // Whether the plan's preconditions hold for the record's own operator.
-    bool usable = true;
+    // Why it is not served: a precondition of the plan that the record's own operator breaks, or a constraint of the
+    // template as it is now. Empty = it is.
+    std::string unusable;
   };
   OpFacts facts;
   std::string op;
   std::string device_key;
+  v1::Objective objective = v1::TIME;
   // Current ones by rank, then superseded ones that are still kept.
   std::vector<Version> versions;
 };
@@ -90,6 +95,10 @@ class IndexSnapshot {
   std::vector<EntryPtr> Similar(const OpFacts& facts, const std::string& device_key, size_t limit) const;
   std::vector<std::string> DeviceKeys() const;
   size_t size() const;
+  // The first current version by rank that is kept from being served; nullptr if there is none.
+  static const IndexEntry::Version* NotServed(const IndexEntry& entry);
+  // Current versions that are kept from being served, all keys together.
+  int64_t not_served() const;
 
  private:
   friend class ConfigIndex;
@@ -112,7 +121,10 @@ class ConfigIndex {
   // Generations before the newest that are answered from kept versions.
   static constexpr int64_t kKeptGenerations = 16;
 
-  explicit ConfigIndex(const OpCatalog& ops);
+  // Why a record's configuration breaks the templates as they are now; empty if it does not or that can't be told.
+  using ConfigCheck = std::function<std::string(const v1::TuningRecord& record, const Op& op)>;
+
+  explicit ConfigIndex(const OpCatalog& ops, ConfigCheck check = nullptr);
 
   // Takes everything current or recent of the store in, in place of what is there.
   absl::Status Load(Store& store);
@@ -133,7 +145,10 @@ class ConfigIndex {
   void Apply(IndexSnapshot& next, const std::vector<v1::TuningRecord>& records) const;
   EntryPtr Merge(const EntryPtr& old, const std::vector<const v1::TuningRecord*>& records, int64_t generation) const;
 
+  IndexEntry::Version NewVersion(const v1::TuningRecord& record, const Op& op) const;
+
   const OpCatalog& ops_;
+  const ConfigCheck check_;
   // Guards writers; readers only copy the pointer.
   absl::Mutex write_mutex_;
   std::vector<Batch> pending_ ABSL_GUARDED_BY(write_mutex_);

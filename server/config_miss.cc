@@ -37,7 +37,10 @@ std::string TuneCommand(const ConfigQuery& query) {
   const std::string op =
       query.op->text.find('(') == std::string::npos ? query.op->text : absl::StrCat("'", query.op->text, "'");
   return absl::StrCat("rooftune tune ", op, query.device->local ? " --device " : " --device cuda:0 # on ",
-                      query.device->local ? query.device->device.id() : query.device->device.device_key());
+                      query.device->local ? query.device->device.id() : query.device->device.device_key(),
+                      query.acceptance.objective == v1::ENERGY         ? " --objective energy"
+                      : query.acceptance.objective == v1::ENERGY_DELAY ? " --objective energy_delay"
+                                                                       : "");
 }
 
 }  // namespace
@@ -72,6 +75,7 @@ std::optional<v1::GetBestConfigResponse> ConfigCore::Nearest(const ConfigQuery& 
         difference[facts.dims[i].first] = absl::StrCat("asked ", facts.dims[i].second, ", record ", theirs);
       }
     }
+    LabelWithheld(query, index, response);
     difference["distance"] = absl::StrFormat("%.3f", neighbour.distance);
     if (!plan.ok()) {
       difference["predicted_loss"] = "unknown";
@@ -114,6 +118,13 @@ absl::Status ConfigCore::NotTuned(const ConfigQuery& query, const IndexSnapshot&
                  facts);
   }
   const OpFacts asked = FactsOf(*query.op);
+  std::string withheld;
+  if (const EntryPtr entry = index.Find(query.target_key)) {
+    if (const IndexEntry::Version* version = IndexSnapshot::NotServed(*entry)) {
+      facts["not_served"] = WithheldText(*version);
+      withheld = absl::StrCat(" Not served: ", facts["not_served"], ".");
+    }
+  }
   std::string nearest;
   int number = 0;
   for (const EntryPtr& entry : index.Similar(asked, device_key, kMaxSimilar)) {
@@ -131,7 +142,7 @@ absl::Status ConfigCore::NotTuned(const ConfigQuery& query, const IndexSnapshot&
   }
   return Error(absl::StatusCode::kNotFound, "NOT_TUNED",
                absl::StrCat("no record of ", query.op->text, " on ", device_key, " (key ", query.target_key, ").",
-                            nearest, " To tune it: ", facts["command"]),
+                            withheld, nearest, " To tune it: ", facts["command"]),
                facts);
 }
 
@@ -149,6 +160,7 @@ absl::StatusOr<v1::GetBestConfigResponse> ConfigCore::Estimate(const ConfigQuery
                       estimates_.Make(*query.op, *query.device, query.target_key, query.acceptance.deterministic));
   Response response;
   *response.mutable_record() = *record;
+  LabelWithheld(query, index, response);
   response.set_match(v1::MODEL_CHOICE);
   response.set_generation(query.acceptance.generation != 0 ? query.acceptance.generation : index.generation());
   response.set_ttl_s(60);
@@ -168,7 +180,7 @@ absl::StatusOr<v1::Sweep> ConfigCore::StartSweep(const ConfigQuery& query) {
                               " is modelled: tuning there ends at COMPILED"),
                  {{"evidence", "COMPILED"}, {"device", device.id()}});
   }
-  return sweeps_.StartOnce(query.op->text, *query.device);
+  return sweeps_.StartOnce(query.op->text, *query.device, query.acceptance.objective);
 }
 
 absl::StatusOr<v1::GetBestConfigResponse> ConfigCore::Miss(const ConfigQuery& query, const IndexSnapshot& index) {

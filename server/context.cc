@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/error.h"
+#include "kernels/candidate.h"
 #include "server/rpc_status.h"
 
 namespace rooftune {
@@ -16,6 +17,19 @@ constexpr int kMaxPage = 1000;
 constexpr size_t kMaxId = 128;
 
 }  // namespace
+
+std::string WhyStale(const ServerContext& context, const v1::TuningRecord& record, const Op& op) {
+  if (record.provider() != v1::TEMPLATE) return "";
+  const KernelTemplate* kernel = context.deps.library.Find(record.template_id());
+  if (kernel == nullptr || kernel->revision() == record.template_revision()) return "";
+  const absl::StatusOr<DevicePtr> device = context.devices.Resolve(record.device_key());
+  if (!device.ok() || !(*device)->has_profile) return "";
+  const Config config(record.config().begin(), record.config().end());
+  const std::string why = kernel->WhyRejected(op, config, (*device)->device.profile());
+  if (why.empty()) return "";
+  return absl::StrCat("its configuration ", ConfigToString(config), " breaks today's template ", record.template_id(),
+                      ": ", why);
+}
 
 absl::StatusOr<Op> ParseOp(const ServerContext& context, const std::string& text) {
   if (text.size() > kMaxOpText) {

@@ -48,13 +48,20 @@ struct ServerLimits {
 // Longest text of an operator that is looked at.
 inline constexpr size_t kMaxOpText = 4096;
 
+struct ServerContext;
+
+// Which constraint a record of another revision of its template breaks today, so that it must not be served; empty if
+// none, if the revision is the same, or if nothing is known of the device or the template.
+std::string WhyStale(const ServerContext& context, const v1::TuningRecord& record, const Op& op);
+
 struct ServerContext {
   ServerContext(const ServerDeps& dependencies, const ServerLimits& server_limits)
       : deps(dependencies),
         limits(server_limits),
         hub(server_limits.max_watchers),
-        index(dependencies.library.ops()),
         devices(dependencies.catalog),
+        index(dependencies.library.ops(),
+              [this](const v1::TuningRecord& record, const Op& op) { return WhyStale(*this, record, op); }),
         reads("reads", server_limits.read_threads, server_limits.read_queue),
         work("planning and compiling", server_limits.work_threads, server_limits.work_queue),
         calibrations("calibrations", 2, 16) {}
@@ -64,8 +71,9 @@ struct ServerContext {
   // Set once, before the first call.
   SweepManager* sweeps = nullptr;
   SweepHub hub;
-  ConfigIndex index;
   DeviceTable devices;
+  // Uses the devices.
+  ConfigIndex index;
   Executor reads;
   Executor work;
   Executor calibrations;

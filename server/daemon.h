@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
 #include "server/flags.h"
 #include "server/grpc_server.h"
 #include "server/server_core.h"
@@ -36,6 +38,9 @@ class Daemon {
 
   const absl::Duration drain_timeout_;
   bool drained_ = false;
+  // Used only if a fake device says so.
+  SkippingClock skipping_clock_;
+  Clock* clock_ = &Clock::Real();
   // Destroyed in reverse: server, manager, core (whose threads ended in Drain), devices, store.
   std::unique_ptr<Store> store_;
   std::unique_ptr<ArtifactStore> artifacts_;

@@ -125,7 +125,9 @@ absl::StatusOr<RecordPtr> EstimateTable::Choose(const Op& op, const KnownDevice&
 }
 
 absl::StatusOr<RecordPtr> EstimateTable::Compile(const v1::TuningRecord& record) {
-  if (RecordPtr known = FindByName(record.name()); known != nullptr && known->evidence() >= v1::COMPILED) return known;
+  if (RecordPtr known = FindByName(record.name()); known != nullptr && known->evidence() >= v1::COMPILED) {
+    if (!absl::IsNotFound(context_.deps.artifacts.Get(known->artifact_digest()).status())) return known;
+  }
   const KernelTemplate* kernel = context_.deps.library.Find(record.template_id());
   if (kernel == nullptr) {
     return Error(absl::StatusCode::kFailedPrecondition, "NO_TEMPLATE",

@@ -42,6 +42,12 @@ constexpr FlagSpec kSpecs[] = {
     {"config", "FILE", false, "`name = value` lines of these same names; the command line goes first"},
     {"allow-remote", "", false,
      "permit --listen on addresses that other machines reach (no encryption, no authentication)"},
+    {"artifact-limit", "SIZE", false,
+     "bytes of binaries to keep, e.g. 2GiB; past it those that are neither served nor used lately go (default: no "
+     "limit)"},
+    {"idle-only", "", false, "measure only while no other process computes on the GPU; sweeps wait for that"},
+    {"idle-patience", "SECONDS", false, "how long a sweep waits for an idle GPU before it fails (default 600)"},
+    {"gpu-memory-limit", "SIZE", false, "most device memory to use, e.g. 8GiB (default: 90 % of what is free)"},
     {"drain-timeout", "SECONDS", false, "how long calls may take to end after SIGTERM (default 20)"},
     {"worker", "PATH", false, "rooftune-worker (default: beside this executable)"},
     {"ready-fd", "N", false, "write the bound addresses to this file descriptor when serving, then close it"},
@@ -137,6 +143,33 @@ absl::StatusOr<LogLevel> AsLevel(const std::string& text) {
   return Bad("--log-level", absl::StrCat("\"", text, "\" is not one of debug, info, warning, error"));
 }
 
+// "8GiB", "500MB" or plain bytes; from 1 MiB to 1 EiB.
+absl::StatusOr<int64_t> AsBytes(const std::string& name, const std::string& text) {
+  constexpr struct {
+    const char* suffix;
+    double bytes;
+  } kUnits[] = {{"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
+                {"kB", 1e3},     {"MB", 1e6},        {"GB", 1e9},           {"TB", 1e12}};
+  constexpr double kLeast = 1048576.0, kMost = 1152921504606846976.0;
+  absl::string_view number = text;
+  double unit = 1;
+  for (const auto& known : kUnits) {
+    if (absl::ConsumeSuffix(&number, known.suffix)) {
+      unit = known.bytes;
+      break;
+    }
+  }
+  double value = 0;
+  const bool parsed = absl::SimpleAtod(absl::StripAsciiWhitespace(number), &value);
+  if (!parsed || !(value * unit >= kLeast && value * unit <= kMost)) {
+    return Bad(
+        absl::StrCat("--", name),
+        absl::StrCat("\"", text,
+                     "\" is not a size from 1MiB to 1048576TiB (bytes, or with kB, MB, GB, TB, KiB, MiB, GiB, TiB)"));
+  }
+  return static_cast<int64_t>(value * unit);
+}
+
 absl::StatusOr<absl::Duration> AsSeconds(const std::string& name, const std::string& text) {
   double seconds = 0;
   absl::string_view number = text;
@@ -173,6 +206,18 @@ absl::StatusOr<DaemonFlags> FromValues(const Values& values) {
   }
   if (const auto text = One(values, "drain-timeout")) {
     RT_ASSIGN_OR_RETURN(flags.drain_timeout, AsSeconds("drain-timeout", *text));
+  }
+  if (const auto text = One(values, "artifact-limit")) {
+    RT_ASSIGN_OR_RETURN(flags.artifact_limit_bytes, AsBytes("artifact-limit", *text));
+  }
+  if (const auto text = One(values, "idle-only")) {
+    RT_ASSIGN_OR_RETURN(flags.policy.idle_only, AsBool("idle-only", *text));
+  }
+  if (const auto text = One(values, "idle-patience")) {
+    RT_ASSIGN_OR_RETURN(flags.policy.idle_patience, AsSeconds("idle-patience", *text));
+  }
+  if (const auto text = One(values, "gpu-memory-limit")) {
+    RT_ASSIGN_OR_RETURN(flags.policy.memory_cap_bytes, AsBytes("gpu-memory-limit", *text));
   }
   if (const auto text = One(values, "log-level")) {
     RT_ASSIGN_OR_RETURN(flags.log_level, AsLevel(*text));

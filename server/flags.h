@@ -2,12 +2,14 @@
 #ifndef ROOFTUNE_SERVER_FLAGS_H_
 #define ROOFTUNE_SERVER_FLAGS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/log.h"
+#include "tuner/sweep/backend.h"
 
 namespace rooftune {
 
@@ -18,6 +20,9 @@ struct DaemonFlags {
   std::vector<std::string> template_dir;
   std::vector<std::string> profile_dir;
   bool allow_remote = false;
+  // Of binaries; 0 = no limit.
+  int64_t artifact_limit_bytes = 0;
+  MeasurePolicy policy;
   absl::Duration drain_timeout = absl::Seconds(20);
   std::string worker;  // default: rooftune-worker beside the executable
   int ready_fd = -1;

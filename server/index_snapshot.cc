@@ -85,7 +85,7 @@ const IndexEntry::Version* IndexSnapshot::Pick(const IndexEntry& entry, const Ac
   const IndexEntry::Version* best = nullptr;
   for (const IndexEntry::Version& version : entry.versions) {
     const v1::TuningRecord& record = *version.record;
-    if (!version.usable || !InGeneration(record, acceptance.generation) || !acceptance.Takes(record)) continue;
+    if (!version.unusable.empty() || !InGeneration(record, acceptance.generation) || !acceptance.Takes(record)) continue;
     // What the template claims, unless two launches showed otherwise.
     if (acceptance.deterministic && (!record.plan().deterministic() || record.verification().nondeterministic()))
       continue;
@@ -106,7 +106,7 @@ std::vector<Neighbour> IndexSnapshot::Nearest(const OpFacts& facts, const std::s
   const size_t scan = std::min(kind->second->size(), kMaxScan);
   for (size_t i = 0; i < scan; ++i) {
     const EntryPtr& entry = (*kind->second)[i];
-    if (entry->device_key != device_key) continue;
+    if (entry->device_key != device_key || entry->objective != acceptance.objective) continue;
     const std::optional<double> distance = ShapeDistance(facts, entry->facts);
     if (!distance.has_value()) continue;
     const IndexEntry::Version* version = Pick(*entry, acceptance);
@@ -143,6 +143,25 @@ std::vector<std::string> IndexSnapshot::DeviceKeys() const {
     for (const EntryPtr& entry : *entries) keys.insert(entry->device_key);
   }
   return {keys.begin(), keys.end()};
+}
+
+const IndexEntry::Version* IndexSnapshot::NotServed(const IndexEntry& entry) {
+  for (const IndexEntry::Version& version : entry.versions) {
+    if (!version.unusable.empty() && version.record->to_generation() == 0) return &version;
+  }
+  return nullptr;
+}
+
+int64_t IndexSnapshot::not_served() const {
+  int64_t count = 0;
+  for (const auto& [kind, entries] : kinds_) {
+    for (const EntryPtr& entry : *entries) {
+      for (const IndexEntry::Version& version : entry->versions) {
+        count += !version.unusable.empty() && version.record->to_generation() == 0;
+      }
+    }
+  }
+  return count;
 }
 
 size_t IndexSnapshot::size() const {

@@ -14,16 +14,16 @@ ServerCore::ServerCore(const ServerDeps& deps, const ServerLimits& limits)
       catalog(context) {}
 
 absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(const ServerDeps& deps, const ServerLimits& limits) {
-  auto core = std::unique_ptr<ServerCore>(new ServerCore(deps, limits));
-  RT_RETURN_IF_ERROR(core->context.index.Load(deps.store));
-  return core;
+  return std::unique_ptr<ServerCore>(new ServerCore(deps, limits));
 }
 
 ServerCore::~ServerCore() { Stop(); }
 
-void ServerCore::Attach(SweepManager& manager) {
+absl::Status ServerCore::Attach(SweepManager& manager) {
   context.sweeps = &manager;
   context.devices.Update(manager.Devices());
+  // After the devices: whether a record may be served depends on its device's limits.
+  return context.index.Load(context.deps.store);
 }
 
 void ServerCore::OnChange(const v1::Sweep& sweep) {

@@ -19,11 +19,11 @@ namespace rooftune {
 // serve; BeginDrain, shut the manager down, end the calls, Stop, destroy (before the manager and the dependencies).
 class ServerCore {
  public:
-  // Loads the index from the store.
   static absl::StatusOr<std::unique_ptr<ServerCore>> Create(const ServerDeps& deps, const ServerLimits& limits = {});
   ~ServerCore();
 
-  void Attach(SweepManager& manager);
+  // Takes the manager's devices and then loads the index from the store. Errors are the store's.
+  absl::Status Attach(SweepManager& manager);
   // For SweepManager::Options.
   void OnChange(const v1::Sweep& sweep);
   void OnPublish(const std::vector<v1::TuningRecord>& records, int64_t generation);

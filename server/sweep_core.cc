@@ -133,8 +133,9 @@ absl::Status SweepCore::CancelOperation(const google::longrunning::CancelOperati
   return context_.sweeps->Cancel(name).status();
 }
 
-absl::StatusOr<v1::Sweep> SweepCore::StartOnce(const std::string& op, const KnownDevice& device) {
-  const std::string key = TargetKey(op, device.device.device_key());
+absl::StatusOr<v1::Sweep> SweepCore::StartOnce(const std::string& op, const KnownDevice& device,
+                                               v1::Objective objective) {
+  const std::string key = TargetKey(op, device.device.device_key(), objective);
   std::string running;
   {
     absl::MutexLock lock(&mutex_);
@@ -150,6 +151,7 @@ absl::StatusOr<v1::Sweep> SweepCore::StartOnce(const std::string& op, const Know
     v1::SweepSpec spec;
     spec.set_op(op);
     spec.set_device(device.device.id());
+    if (objective != v1::TIME) spec.set_objective(objective);
     sweep = context_.sweeps->Start(spec, "");
   }
   absl::MutexLock lock(&mutex_);
@@ -159,7 +161,7 @@ absl::StatusOr<v1::Sweep> SweepCore::StartOnce(const std::string& op, const Know
 }
 
 void SweepCore::OnChange(const v1::Sweep& sweep) {
-  const std::string key = TargetKey(sweep.spec().op(), sweep.device_key());
+  const std::string key = TargetKey(sweep.spec().op(), sweep.device_key(), sweep.spec().objective());
   {
     absl::MutexLock lock(&mutex_);
     const auto it = active_.find(key);

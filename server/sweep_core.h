@@ -51,9 +51,9 @@ class SweepCore {
   std::shared_ptr<SweepFeed> Watch(const v1::WatchSweepRequest& request, const CallPtr& call,
                                    SweepFeed::Options options, SweepFeed::Sink sink);
 
-  // The unfinished sweep of this operator and device, or a new one: callers that ask at the same time get the
-  // same. Blocks while planning.
-  absl::StatusOr<v1::Sweep> StartOnce(const std::string& op, const KnownDevice& device);
+  // The unfinished sweep of this operator, device and objective, or a new one: callers that ask at the same time get
+  // the same. Blocks while planning.
+  absl::StatusOr<v1::Sweep> StartOnce(const std::string& op, const KnownDevice& device, v1::Objective objective);
   // Calls `done` (from an executor) when all sweeps have ended or, with an error, when the call is cancelled or
   // the daemon drains.
   void WaitForAll(const std::vector<std::string>& sweeps, const CallPtr& call, std::function<void(absl::Status)> done);

@@ -63,6 +63,7 @@ void SweepCore::TryConfig(const v1::TryConfigRequest& request, const CallPtr& ca
   race.set_l2(request.l2());
   race.set_clock(request.clock());
   race.set_seed(request.seed());
+  race.set_objective(request.objective());
   RaceConfigs(std::move(race), call, [done = std::move(done)](absl::StatusOr<v1::RaceConfigsResponse> result) {
     if (!result.ok()) return done(result.status());
     done(result->trial(0));
@@ -88,6 +89,7 @@ void SweepCore::ReplayTrial(const v1::ReplayTrialRequest& request, const CallPtr
     race.set_l2(sweep.spec().l2());
     race.set_clock(sweep.spec().clock());
     race.set_seed(sweep.spec().seed());
+    race.set_objective(sweep.spec().objective());
     return std::make_pair(std::move(race), std::move(before));
   }();
   if (!replay.ok()) return done(replay.status());

@@ -48,6 +48,13 @@ gemm m=2048 n=2048 k=2048 dtype=fp32
 gemm m=512 n=4096 k=1024 dtype=fp32
 gemm m=16 n=4096 k=4096 dtype=fp32
 END
+suite gemm_wq <<'END'
+gemm_wq m=1 n=28672 k=4096 dtype=bf16
+gemm_wq m=16 n=28672 k=4096 dtype=bf16
+gemm_wq m=16 n=8192 k=28672 dtype=bf16
+gemm_wq m=16 n=28672 k=4096 dtype=bf16 weight=int8 group=0
+gemm_wq m=256 n=28672 k=4096 dtype=fp16 zero=1
+END
 suite rows <<'END'
 softmax rows=65536 cols=1024 dtype=bf16
 softmax rows=16384 cols=8192 dtype=bf16
@@ -64,6 +71,16 @@ softmax rows=16384 cols=16384 dtype=bf16 causal=1
 glu rows=16384 cols=14336 dtype=bf16
 cross_entropy rows=8192 vocab=128256 dtype=bf16
 rope tokens=16384 heads_q=32 heads_kv=8 head_dim=128 dtype=bf16
+rope tokens=16384 heads_q=32 heads_kv=8 head_dim=128 blocks=1024 dtype=bf16 inplace=1 kv_cache=1
+glu rows=16384 cols=14336 dtype=bf16 quant=fp8_e4m3
+quantize rows=16384 cols=8192 dtype=bf16 qtype=fp8_e4m3
+quantize rows=16384 cols=8192 dtype=bf16 qtype=fp8_e4m3 granularity=group128 scale_layout=col
+quantize rows=16384 cols=8192 dtype=bf16 qtype=fp8_e4m3 granularity=block128
+quantize rows=16384 cols=8192 dtype=bf16 qtype=int8 granularity=tensor
+quantize rows=16384 cols=8192 dtype=bf16 qtype=int4 granularity=group32
+quantize rows=64 cols=4096 dtype=bf16 qtype=fp8_e4m3
+dequantize rows=16384 cols=8192 dtype=bf16 qtype=fp8_e4m3 granularity=group128
+dequantize rows=16384 cols=8192 dtype=bf16 qtype=int4 granularity=group32
 permute d0=16384 d1=16384 dtype=bf16 perm=10
 reduce rows=16384 cols=16384 dtype=bf16
 layernorm rows=32768 cols=4096 dtype=bf16 quant=int8

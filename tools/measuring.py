@@ -19,7 +19,7 @@ import sys
 
 # What every served time must meet (docs/measuring.md), and what counts as agreement.
 RELATIVE, ABSOLUTE_US, AGREEMENT, NEAR_BEST = 0.01, 0.5, 0.01, 0.03
-LANE = ("prepare", "verify", "measure", "confirm", "idle")
+LANE = ("plan", "prepare", "verify", "measure", "confirm", "idle", "busy", "store")
 REQUIRED = ("device_key", "driver", "nvrtc", "date", "agreement", "agreement_share", "intervals", "smallest_kernel_us",
             "faults", "shares")
 
@@ -99,8 +99,12 @@ def shares(op: str, sweeps: list) -> dict:
     for sweep in sweeps:
         wall = seconds(sweep["sweep"]["end_time"]) - seconds(sweep["sweep"]["create_time"])
         spent = sweep["sweep"]["progress"].get("spent_s", {})
-        rows.append({"wall_s": wall, "compile_cpu_s": spent.get("compile", 0),
-                     **{part: spent.get(part, 0) / wall for part in LANE}})
+        compile_wall = spent.get("compile_wall", 0)
+        rows.append({"wall_s": wall, "compile_cpu_s": spent.get("compile", 0), "compile_wall_s": compile_wall,
+                     # Of the time in which anything was compiled: 1 = the GPU was never kept waiting by it.
+                     "overlap": spent.get("overlap", 0) / compile_wall if compile_wall else 0,
+                     **{part: spent.get(part, 0) / wall for part in LANE},
+                     "other": max(0.0, 1 - sum(spent.get(part, 0) for part in LANE) / wall)})
     return {"op": op, **{name: rounded(statistics.median(r[name] for r in rows), 3) for name in rows[0]}}
 
 
@@ -183,8 +187,9 @@ def table(figures: dict, name: str) -> str:
                        f"{f['beyond_limit_ms']} ms" if "beyond_limit_ms" in f else "–",
                        f"{f['next_ready_ms']} ms" if "next_ready_ms" in f else "–"] for f in figures["faults"]]) + f"\n\n{note}"
     if name == "shares":
-        return lines(["operator", "wall", "compile (CPU)", *LANE],
-                     [[f"`{s['op']}`", f"{s['wall_s']} s", f"{s['compile_cpu_s']} s", *(percent(s[p]) for p in LANE)]
+        return lines(["operator", "wall", "compile (CPU)", "compile (wall)", "of it while measuring", *LANE, "other"],
+                     [[f"`{s['op']}`", f"{s['wall_s']} s", f"{s['compile_cpu_s']} s", f"{s['compile_wall_s']} s",
+                       percent(s["overlap"]), *(percent(s[p]) for p in (*LANE, "other"))]
                       for s in figures["shares"]]) + f"\n\n{note}"
     raise MeasuringError(f"no figures are called '{name}'")
 

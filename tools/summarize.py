@@ -7,8 +7,10 @@
   summarize.py --check-tables FILE…  fail if a table is not what the evidence gives
 
 A row is the record of one sweep that is served, with the baselines of the same race; where that is a call of a vendor's
-library, the best template of the same race has a row of its own. A table stands between
-`<!-- evidence:SUITE -->` and `<!-- /evidence -->`.
+library, the best template of the same race has a row of its own. Or it is of a comparison in
+`DEVICE/peers/` (tests/bench/peers) the best template's time beside its peers, and where the daemon serves the vendor's
+library one more for that. A table stands between `<!-- evidence:SUITE -->` and `<!-- /evidence -->`; comparisons are not in
+it (docs/performance.md has them).
 """
 import argparse
 import gzip
@@ -16,6 +18,8 @@ import json
 import pathlib
 import re
 import sys
+
+import peer_rows
 
 NUMBER = (int, float)
 # Every key of a row with its type; a row has exactly these.
@@ -174,9 +178,62 @@ def rows_of_file(path: pathlib.Path, root: pathlib.Path, kinds: dict) -> list:
             for (sweep, who), record in best.items() if who == "served" or record is not best[sweep, "served"]]
 
 
+def peer_suite(row: dict) -> str:
+    """Suite of a comparison's row."""
+    if row["run"]["suite"] == "memory_bound":
+        return "rows"
+    return "gemm_fp8" if row["dtype"].startswith("fp8") else f"gemm_{row['dtype']}"
+
+
+def peer_row(row: dict, name: str, facts: dict, kinds: dict, source: str) -> dict:
+    """Of provider `name` of a comparison; `facts`: what depends on who made the kernel."""
+    entry, run, bounds = row["providers"][name], row["run"], row["bounds"]
+    record = row["providers"]["rooftune"].get("record", {})
+    environment = record.get("environment", {})
+    shape, dtype = parse_op(row["op"], kinds)
+    others = {n: us for n, us in peer_rows.timed(row, ("peer", "copy")).items() if n != name}
+    made = {}
+    for key, value in (
+            ("device", run["device"]), ("driver", run["driver"]), ("nvrtc", environment.get("nvrtc")),
+            ("suite", peer_suite(row)), ("op", op_name(row["op"], shape)), ("shape", shape), ("dtype", dtype),
+            *facts.items(), ("time_us", rounded(entry["median_us"])), ("ci_us", [rounded(v) for v in entry["ci_us"]]),
+            ("floor_us", rounded(bounds.get("floor_us", 0))), ("attainable_us", rounded(bounds.get("attainable_us", 0))),
+            ("bound", bounds.get("bound")), ("clock", row["clock"]), ("l2", row["l2"].split(",")[0]), ("warmup", 1),
+            ("iterations", len(entry["samples_us"]) * entry["launches"]), ("reference", row["reference"]),
+            ("tolerance", "norm 5e-3; element 2^-7·(|ref| + rms of its row)"), ("max_error", rounded(entry["worst"])),
+            ("workspace_bytes", entry["scratch_bytes"]), ("peak_bytes", row["bytes"] * row["sets"] + entry["scratch_bytes"]),
+            ("evidence_level", "MEASURED"), ("baselines", {n: rounded(us) for n, us in sorted(others.items())}),
+            ("baseline_versions", {k: v for k, v in run["versions"].items() if k != "rooftune"}),
+            ("date", row["time"][:10]), ("source", source)):
+        put(made, key, value)
+    return made
+
+
+def rows_of_peers(evidence: pathlib.Path, root: pathlib.Path, kinds: dict) -> list:
+    """What the comparisons say of us: one row for the best template, one more where the library is served."""
+    rows = []
+    try:
+        compared = peer_rows.read_all(peer_rows.files_of(evidence))
+    except peer_rows.RowError as error:
+        raise EvidenceError(str(error)) from error
+    for row in compared:
+        source, ours = row["file"].relative_to(root).as_posix(), row["providers"].get("rooftune", {})
+        record = ours.get("record", {})
+        if ours.get("status") == "ok" and record:
+            facts = {"provider": "TEMPLATE", "template": record.get("template_id", ""),
+                     "config": {k: int(v) for k, v in sorted(record.get("config", {}).items())},
+                     "candidate_impl": f"{record.get('template_id')}@{record.get('template_revision', '')[:16]}"}
+            rows.append(peer_row(row, "rooftune", facts, kinds, source))
+        if ours.get("served") == "CUBLASLT" and record and "cublaslt_best" in peer_rows.timed(row):
+            facts = {"provider": "CUBLASLT", "template": "", "config": {},
+                     "candidate_impl": f"CUBLASLT@{row['run']['versions'].get('cublaslt', '')}"}
+            rows.append(peer_row(row, "cublaslt_best", facts, kinds, source))
+    return rows
+
+
 def summarize(root: pathlib.Path, evidence: pathlib.Path) -> list:
     kinds = operator_dims(root)
-    rows = []
+    rows = rows_of_peers(evidence, root, kinds)
     for path in sorted([*evidence.rglob("*.jsonl.gz"), *evidence.rglob("*.jsonl")]):
         rows += rows_of_file(path, root, kinds)
     return sorted(rows, key=lambda r: (r.get("suite", ""), r.get("device", ""), r.get("op", "").split()[:1],
@@ -239,7 +296,7 @@ def us(value) -> str:
 
 
 def table(rows: list, suite: str) -> str:
-    rows = [row for row in rows if row["suite"] == suite]
+    rows = [row for row in rows if row["suite"] == suite and "/peers/" not in row["source"]]
     if not rows:
         raise EvidenceError(f"no evidence of suite '{suite}'")
     names = sorted({name for row in rows for name in row["baselines"]})

@@ -49,6 +49,7 @@ struct TuneOptions {
   uint64_t seed = 0;
   std::string l2 = "cold";
   std::string clock = "cool";
+  std::string objective = "time";
   int compile_timeout_ms = 0;
   int run_timeout_ms = 0;
   int max_spill_bytes = 0;
@@ -66,6 +67,7 @@ struct QueryOptions {
   bool deterministic = false;
   bool templates_only = false;
   int64_t cublaslt_version = 0;  // 0 = not said
+  std::string objective = "time";
   double wait_s = 600;
   std::string record;  // fetch: instead of an operator
   std::string out = ".";
@@ -87,6 +89,7 @@ struct TryOptions {
   std::string template_id;
   std::string l2 = "cold";
   std::string clock = "cool";
+  std::string objective = "time";
   uint64_t seed = 0;
 };
 
@@ -130,6 +133,8 @@ std::string ConfigText(const google::protobuf::Map<std::string, int64_t>& config
 std::string TimeText(double us);
 // "168.4 µs ±0.3 %" of a measurement.
 std::string MeasurementText(const v1::Measurement& measurement);
+// "412 µJ (408 … 415) a launch"; needs a measured energy.
+std::string EnergyText(const v1::Measurement& measurement);
 // The operator as text; INVALID_ARGUMENT (NO_OPERATOR) if there are no words.
 absl::StatusOr<std::string> OpText(const std::vector<std::string>& words);
 // The number of an enum value given in any case, 0 for none; INVALID_ARGUMENT (BAD_VALUE) lists the values.

@@ -1,6 +1,7 @@
 // templates and devices.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -183,6 +184,10 @@ absl::Status DevicesShow(Context& context, const std::string& name) {
   } else {
     std::printf("not calibrated%s\n", device.kind() == v1::Device::CUDA ? ": rooftune devices calibrate" : "");
   }
+  std::vector<std::string> counters;
+  for (const auto& [name, count] : device.counter()) counters.push_back(absl::StrCat(name, " ", count));
+  std::sort(counters.begin(), counters.end());
+  if (!counters.empty()) std::printf("since start: %s\n", absl::StrJoin(counters, ", ").c_str());
   return absl::OkStatus();
 }
 

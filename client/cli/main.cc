@@ -52,6 +52,7 @@ void AddQueries(CLI::App& app, Arguments& a, Command& run) {
   best->add_flag("--allow-nearest", a.query.allow_nearest, "accept a record of another shape");
   best->add_flag("--deterministic", a.query.deterministic, "only kernels that give equal bits for equal inputs");
   AddProvider(*best, a.query);
+  best->add_option("--objective", a.query.objective, "tuned for time, energy or energy_delay")->capture_default_str();
   best->add_option("--timeout", a.query.wait_s, "seconds to wait with --miss wait")
       ->check(CLI::Range(0.001, 86400.0))
       ->capture_default_str();
@@ -64,6 +65,7 @@ void AddQueries(CLI::App& app, Arguments& a, Command& run) {
   fetch->add_option("--min-evidence", a.query.min_evidence,
                     "weakest evidence to accept (verified; compiled on modelled devices)");
   AddProvider(*fetch, a.query);
+  fetch->add_option("--objective", a.query.objective, "tuned for time, energy or energy_delay")->capture_default_str();
   fetch->callback([&] {
     a.query.miss = "fail";
     run = [&](Context& c) { return Fetch(c, a.query); };
@@ -81,6 +83,8 @@ void AddSweeps(CLI::App& app, Arguments& a, Command& run) {
   tune->add_option("--seed", a.tune.seed, "seed of inputs and random order");
   tune->add_option("--l2", a.tune.l2, "cold or warm")->capture_default_str();
   tune->add_option("--clock", a.tune.clock, "cool or sustained")->capture_default_str();
+  tune->add_option("--objective", a.tune.objective, "time, energy or energy_delay: what the winner is chosen by")
+      ->capture_default_str();
   tune->add_option("--compile-timeout-ms", a.tune.compile_timeout_ms, "limit of one compile");
   tune->add_option("--run-timeout-ms", a.tune.run_timeout_ms, "limit of one candidate on the GPU");
   tune->add_option("--max-spill-bytes", a.tune.max_spill_bytes, "accept candidates that spill up to this; -1 = any");
@@ -99,6 +103,8 @@ void AddSweeps(CLI::App& app, Arguments& a, Command& run) {
   attempt->add_option("--seed", a.attempt.seed, "seed of inputs");
   attempt->add_option("--l2", a.attempt.l2, "cold or warm")->capture_default_str();
   attempt->add_option("--clock", a.attempt.clock, "cool or sustained")->capture_default_str();
+  attempt->add_option("--objective", a.attempt.objective, "energy or energy_delay: measure a launch's energy, too")
+      ->capture_default_str();
   attempt->callback([&] { run = [&](Context& c) { return Try(c, a.attempt); }; });
 
   auto* sweep = app.add_subcommand("sweep", "Look after sweeps")->require_subcommand(1);

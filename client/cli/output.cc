@@ -103,6 +103,11 @@ std::string TimeText(double us) {
   return absl::StrFormat("%.3f s", us / 1e6);
 }
 
+std::string EnergyText(const v1::Measurement& measurement) {
+  return absl::StrFormat("%.4g µJ (%.4g … %.4g) a launch", measurement.energy_uj(), measurement.energy_low_uj(),
+                         measurement.energy_high_uj());
+}
+
 std::string MeasurementText(const v1::Measurement& measurement) {
   if (!(measurement.median_us() > 0)) return "-";
   const double half = (measurement.ci_high_us() - measurement.ci_low_us()) / 2 / measurement.median_us() * 100;

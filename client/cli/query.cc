@@ -53,6 +53,9 @@ void PrintRecord(const v1::TuningRecord& record) {
     std::printf("time        %s (L2 %s, clock %s)\n", MeasurementText(record.measurement()).c_str(),
                 v1::L2State_Name(record.measurement().l2()).c_str(),
                 v1::ClockState_Name(record.measurement().clock()).c_str());
+    if (record.measurement().energy_uj() > 0) {
+      std::printf("energy      %s\n", EnergyText(record.measurement()).c_str());
+    }
   } else if (record.prediction().time_us() > 0) {
     std::printf("predicted   %s (%s … %s), never ran\n", TimeText(record.prediction().time_us()).c_str(),
                 TimeText(record.prediction().low_us()).c_str(), TimeText(record.prediction().high_us()).c_str());
@@ -100,6 +103,8 @@ absl::StatusOr<v1::GetBestConfigRequest> Query(const Context& context, const Que
   request.set_deterministic(options.deterministic);
   if (options.templates_only) request.add_provider(v1::TEMPLATE);
   request.set_cublaslt_version(options.cublaslt_version);
+  RT_ASSIGN_OR_RETURN(const int objective, EnumValue(v1::Objective_descriptor(), options.objective, "--objective"));
+  request.set_objective(static_cast<v1::Objective>(objective));
   return request;
 }
 

@@ -165,6 +165,9 @@ absl::Status Tune(Context& context, const TuneOptions& options) {
   spec.set_l2(static_cast<v1::L2State>(l2));
   RT_ASSIGN_OR_RETURN(const int clock, EnumValue(v1::ClockState_descriptor(), options.clock, "--clock"));
   spec.set_clock(static_cast<v1::ClockState>(clock));
+  RT_ASSIGN_OR_RETURN(const int objective, EnumValue(v1::Objective_descriptor(), options.objective, "--objective"));
+  // Unspecified is the same and lets old daemons understand it.
+  if (objective != v1::TIME) spec.set_objective(static_cast<v1::Objective>(objective));
   spec.set_max_trials(options.max_trials);
   spec.set_top_predicted(options.top_predicted);
   spec.set_time_budget_s(options.time_budget_s);

@@ -52,12 +52,14 @@ void PrintTrial(const v1::Trial& trial, const v1::Bounds* bounds) {
                 v1::ClockState_Name(m.clock()).c_str(), m.sm_clock_mhz());
     if (m.power_w() > 0) std::printf(", %.0f W, %.0f °C", m.power_w(), m.temperature_c());
     std::printf("%s\n", m.contended() ? ", CONTENDED by another process" : "");
+    if (m.energy_uj() > 0) std::printf("energy      %s\n", EnergyText(m).c_str());
   }
   std::printf("predicted   %s\n", TimeText(trial.prediction().time_us()).c_str());
   if (bounds != nullptr) {
     std::printf("bounds      floor %s, attainable %s\n", TimeText(bounds->floor_us()).c_str(),
                 TimeText(bounds->attainable_us()).c_str());
   }
+  if (!trial.environment().sharing().empty()) std::printf("shared      %s\n", trial.environment().sharing().c_str());
   const v1::Resources& r = trial.resources();
   std::printf("resources   %d registers, %d B shared, %d B spilled, %d blocks an SM\n", r.registers_per_thread(),
               r.static_shared_bytes() + r.dynamic_shared_bytes(), r.spill_store_bytes(), r.blocks_per_sm());
@@ -84,6 +86,8 @@ absl::Status Try(Context& context, const TryOptions& options) {
   request.set_l2(static_cast<v1::L2State>(l2));
   RT_ASSIGN_OR_RETURN(const int clock, EnumValue(v1::ClockState_descriptor(), options.clock, "--clock"));
   request.set_clock(static_cast<v1::ClockState>(clock));
+  RT_ASSIGN_OR_RETURN(const int objective, EnumValue(v1::Objective_descriptor(), options.objective, "--objective"));
+  request.set_objective(static_cast<v1::Objective>(objective));
   request.set_seed(options.seed);
   for (const std::string& text : options.configs) {
     RT_ASSIGN_OR_RETURN(*request.add_entrant(), ParseConfig(text, options.template_id));

@@ -67,5 +67,16 @@ TEST(FakeClockTest, SleepMovesIt) {
   EXPECT_EQ(clock.Now() - start, absl::Seconds(3));
 }
 
+TEST(SkippingClockTest, SleepCostsNothingAndTimeGoesOn) {
+  SkippingClock clock;
+  const absl::Time real = absl::Now();
+  const absl::Time start = clock.Now();
+  clock.Sleep(absl::Hours(5));
+  clock.Sleep(-absl::Hours(5));
+  EXPECT_GE(clock.Now() - start, absl::Hours(5));
+  EXPECT_LT(clock.Now() - start, absl::Hours(5) + absl::Minutes(1));
+  EXPECT_LT(absl::Now() - real, absl::Minutes(1));
+}
+
 }  // namespace
 }  // namespace rooftune

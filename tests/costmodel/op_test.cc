@@ -51,8 +51,9 @@ TEST(OpTest, BuiltinKindsAndTheirExamples) {
     EXPECT_TRUE(schema->AccumulationLength(op).ok());
     EXPECT_EQ(schema->proto().reference().symbol(), "rt_reference");
   }
-  EXPECT_EQ(kinds, (std::vector<std::string>{"cross_entropy", "elementwise", "gemm", "glu", "layernorm", "permute",
-                                             "reduce", "rmsnorm", "rope", "softmax"}));
+  EXPECT_EQ(kinds,
+            (std::vector<std::string>{"cross_entropy", "dequantize", "elementwise", "gemm", "gemm_wq", "glu",
+                                      "layernorm", "permute", "quantize", "reduce", "rmsnorm", "rope", "softmax"}));
 }
 
 TEST(OpTest, CanonicalTextIsInSchemaOrderWithoutDefaults) {
@@ -87,7 +88,7 @@ TEST(OpTest, RefusesWithReasonAndAdvice) {
     const char* expected;
   } cases[] = {
       {"gem m=1 n=1 k=1 dtype=bf16", "UNKNOWN_OP", "did you mean gemm?"},
-      {"", "UNKNOWN_OP", "known: cross_entropy, elementwise, gemm"},
+      {"", "UNKNOWN_OP", "known: cross_entropy, dequantize, elementwise"},
       {"gemm m=1 n=1 dtype=bf16", "MISSING_DIM", "needs k="},
       {"gemm m=1 n=1 k=1", "MISSING_ATTRIBUTE", "needs dtype="},
       {"gemm m=1 n=1 k=1 dtype=bf17", "BAD_VALUE", "did you mean bf16?"},
@@ -306,6 +307,25 @@ TEST(OpTest, IndexTensorsHaveARange) {
   EXPECT_EQ(ErrorReason(floats.status()), "BAD_VALUE") << "only int32 tensors are indices";
 }
 
+TEST(OpTest, DistinctIndicesNeedRoom) {
+  manifest::v1::Op proto = Catalog().Find("cross_entropy")->proto();
+  proto.clear_example();
+  for (auto& tensor : *proto.mutable_tensor()) {
+    if (tensor.name() == "targets") tensor.set_fill_distinct(true);
+  }
+  const auto schema = OpSchema::Create(proto, "test");
+  ASSERT_TRUE(schema.ok()) << schema.status();
+  EXPECT_TRUE((*schema)->Parse("cross_entropy rows=5 vocab=5 dtype=bf16").ok());
+  EXPECT_EQ(ErrorReason((*schema)->Parse("cross_entropy rows=6 vocab=5 dtype=bf16").status()), "BAD_VALUE");
+  proto.mutable_tensor(0)->set_fill_skip(1);
+  EXPECT_EQ(ErrorReason(OpSchema::Create(proto, "test").status()), "BAD_OP_SCHEMA") << "nothing would be left";
+  proto.mutable_tensor(0)->set_fill_skip(0);
+  proto.mutable_tensor(0)->set_fill_divisor("rows - 6");
+  const auto divided = OpSchema::Create(proto, "test");
+  ASSERT_TRUE(divided.ok()) << divided.status();
+  EXPECT_FALSE((*divided)->Parse("cross_entropy rows=5 vocab=5 dtype=bf16").ok());
+}
+
 TEST(OpTest, RowWorkEqualsCountedLoops) {
   Counter s, r;
   const int rows = 3, cols = 5;
@@ -436,6 +456,124 @@ TEST(OpTest, QuantisedNormsWriteEightBitsAndScales) {
   }
 }
 
+// What is counted one by one for a tensor of 130 × 256, with a scale for each `rows` × `cols` of them.
+Counter CountQuantisation(int rows, int cols, bool given) {
+  Counter c;
+  for (int r = 0; r < 130; r += rows) {
+    for (int j = 0; j < 256; j += cols) {
+      for (int i = 0; i < std::min(rows, 130 - r) * std::min(cols, 256 - j); ++i) {
+        if (!given && i > 0) c.fp32 += 1;  // maximum
+        c.fp32 += 1;                       // product with the inverse
+        c.read += 2;
+        c.written += 1;
+      }
+      if (!given) c.fp32 += 2;  // floor, scale
+      (given ? c.read : c.written) += 4;
+    }
+  }
+  return c;
+}
+
+TEST(OpTest, QuantisationWorkEqualsCountedLoops) {
+  struct Case {
+    const char* granularity;
+    int rows, cols;
+  };
+  for (const Case& one : {Case{"tensor", 130, 256},
+                          {"token", 1, 256},
+                          {"block128", 128, 128},
+                          {"group32", 1, 32},
+                          {"group64", 1, 64},
+                          {"group128", 1, 128}}) {
+    SCOPED_TRACE(one.granularity);
+    const bool given = one.rows == 130;
+    const Counter c = CountQuantisation(one.rows, one.cols, given);
+    const std::string text = std::string(" rows=130 cols=256 dtype=bf16 qtype=int8 granularity=") + one.granularity;
+    const Work work = WorkOf("quantize" + text);
+    EXPECT_EQ(OpsOn(work, "fp32"), c.fp32);
+    EXPECT_EQ(work.bytes_read, c.read);
+    EXPECT_EQ(work.bytes_written, c.written);
+    const Work back = WorkOf("dequantize" + text);
+    EXPECT_EQ(OpsOn(back, "fp32"), 130 * 256);
+    EXPECT_EQ(back.bytes_written, 2 * 130 * 256);
+    // Scales are read either way.
+    EXPECT_EQ(back.bytes_read, 130 * 256 + (given ? 4 : c.written - 130 * 256));
+  }
+  // Rows of scales are padded to 16 bytes, int4 is half a byte.
+  EXPECT_EQ(
+      WorkOf("quantize rows=130 cols=256 dtype=bf16 qtype=int4 granularity=group64 scale_layout=col").bytes_written,
+      130 * 256 / 2 + 4 * 132 * 4);
+}
+
+TEST(OpTest, QuantisationsParseAndRefuse) {
+  EXPECT_EQ(MustParse("quantize qtype=int8 cols=64 rows=3 granularity=token dtype=bf16 scale_layout=row").text,
+            "quantize rows=3 cols=64 dtype=bf16 qtype=int8");
+  for (const char* text :
+       {"quantize rows=3 cols=65 dtype=bf16 qtype=int8 granularity=group32",
+        "quantize rows=3 cols=65 dtype=bf16 qtype=int4", "quantize rows=3 cols=64 dtype=bf16 qtype=bf16",
+        "quantize rows=3 cols=64 dtype=bf16 qtype=int8 scale_layout=col",
+        "quantize rows=3 cols=64 dtype=bf16 qtype=int8 granularity=tensor scale_pow2=1",
+        "dequantize rows=3 cols=65 dtype=bf16 qtype=int8 granularity=group32",
+        "rope tokens=3 heads_q=2 heads_kv=1 head_dim=8 dtype=bf16 blocks=2",
+        "rope tokens=33 heads_q=2 heads_kv=1 head_dim=8 dtype=bf16 kv_cache=1 blocks=2"}) {
+    EXPECT_FALSE(Catalog().Parse(text).ok()) << text;
+  }
+}
+
+TEST(OpTest, QuantisedTensorsAndTheirFills) {
+  const auto tensors = Catalog()
+                           .Find("quantize")
+                           ->Tensors(MustParse("quantize rows=3 cols=64 dtype=bf16 qtype=fp8_e4m3 granularity=tensor"));
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  ASSERT_EQ(tensors->size(), 3u);
+  EXPECT_EQ((*tensors)[1].spec.name(), "scale");
+  EXPECT_DOUBLE_EQ((*tensors)[1].fill_mean, 2.5 / 448);
+  EXPECT_DOUBLE_EQ((*tensors)[1].fill_stddev, 0.05 / 448);
+  const auto packed =
+      Catalog()
+          .Find("quantize")
+          ->Tensors(MustParse("quantize rows=3 cols=64 dtype=bf16 qtype=int4 granularity=group32 scale_layout=col"));
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  EXPECT_EQ((*packed)[1].elements, 3 * 64);
+  EXPECT_EQ((*packed)[1].bytes, 3 * 32);
+  EXPECT_EQ((*packed)[2].spec.dim(0).value(), 2);
+  EXPECT_EQ((*packed)[2].spec.dim(1).value(), 4);
+}
+
+TEST(OpTest, QuantisedGluWritesEightBitsAndScales) {
+  const Work plain = WorkOf("glu rows=3 cols=5 dtype=bf16");
+  for (const std::string quant : {"fp8_e4m3", "int8"}) {
+    const Work work = WorkOf("glu rows=3 cols=5 dtype=bf16 quant=" + quant);
+    // Maximum cols - 1, the scale, products.
+    EXPECT_EQ(OpsOn(work, "fp32"), OpsOn(plain, "fp32") + 3 * (4 + 1 + 5));
+    EXPECT_EQ(work.bytes_read, plain.bytes_read);
+    EXPECT_EQ(work.bytes_written, 3 * 5 + 3 * 4);
+  }
+}
+
+TEST(OpTest, RopeCountsWhatItWritesOfTheCache) {
+  const std::string shape = "rope tokens=20 heads_q=4 heads_kv=2 head_dim=6 dtype=bf16";
+  const Work plain = WorkOf(shape), cached = WorkOf(shape + " blocks=100 kv_cache=1");
+  EXPECT_EQ(OpsOn(cached, "fp32"), OpsOn(plain, "fp32"));
+  const int row = 20 * 2 * 6 * 2;
+  EXPECT_EQ(cached.bytes_read, plain.bytes_read + row + 20 * 8);
+  EXPECT_EQ(cached.bytes_written, plain.bytes_written + 2 * row);
+  EXPECT_EQ(WorkOf(shape + " blocks=100 kv_cache=1 slot_type=int32").bytes_read, plain.bytes_read + row + 20 * 4);
+  const Work inplace = WorkOf(shape + " inplace=1");
+  EXPECT_EQ(inplace.bytes_read, plain.bytes_read);
+  EXPECT_EQ(inplace.bytes_written, plain.bytes_written);
+  EXPECT_LT(inplace.footprint_bytes, plain.footprint_bytes);
+  const auto tensors = Catalog().Find("rope")->Tensors(MustParse(shape + " blocks=100 kv_cache=1"));
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  const auto slots =
+      std::find_if(tensors->begin(), tensors->end(), [](const auto& t) { return t.spec.name() == "slots"; });
+  ASSERT_NE(slots, tensors->end());
+  EXPECT_EQ(slots->spec.dtype(), v1::INT64);
+  EXPECT_EQ(slots->fill_range, 1600);
+  EXPECT_TRUE(slots->fill_distinct);
+  EXPECT_EQ(slots->fill_skip, 64);
+}
+
 TEST(OpTest, LargeWorkDoesNotWrap) {
   // 2 · 2^20 · 2^21 · 2^22 = 2^64.
   const Work work = WorkOf("gemm m=1048576 n=2097152 k=4194304 dtype=bf16");
@@ -520,7 +658,7 @@ TEST(SuggestTest, NearestWord) {
 
 TEST(DTypeTest, NamesAndBytes) {
   for (const v1::DType dtype :
-       {v1::FP32, v1::FP16, v1::BF16, v1::FP64, v1::FP8_E4M3, v1::FP8_E5M2, v1::INT8, v1::INT32}) {
+       {v1::FP32, v1::FP16, v1::BF16, v1::FP64, v1::FP8_E4M3, v1::FP8_E5M2, v1::INT8, v1::INT32, v1::INT4, v1::INT64}) {
     EXPECT_EQ(ParseDType(DTypeName(dtype)), dtype);
     EXPECT_GT(DTypeBytes(dtype), 0);
   }
@@ -528,6 +666,9 @@ TEST(DTypeTest, NamesAndBytes) {
   EXPECT_EQ(ParseDType("BF16"), v1::DTYPE_UNSPECIFIED);
   EXPECT_EQ(ParseDType(""), v1::DTYPE_UNSPECIFIED);
   EXPECT_EQ(DTypeBytes(v1::DTYPE_UNSPECIFIED), 0);
+  EXPECT_EQ(DTypeBits(v1::INT4), 4);
+  EXPECT_EQ(DTypeBytes(v1::INT4), 1);
+  EXPECT_EQ(DTypeBits(v1::INT64), 64);
 }
 
 }  // namespace

@@ -52,9 +52,13 @@ class ModelledDevice(unittest.TestCase):
     def test_every_template_compiles_for_every_architecture_without_spills(self):
         # Operators for templates that do not implement their kind's example.
         ops = {"gemm_simt": "gemm m=512 n=512 k=512 dtype=fp32", "permute_tile": "permute d0=512 d1=512 dtype=bf16 perm=10",
-               "reduce_col": "reduce rows=1024 cols=1024 dtype=bf16 axis=col"}
+               "reduce_col": "reduce rows=1024 cols=1024 dtype=bf16 axis=col",
+               "quantize_flat": "quantize rows=1024 cols=1024 dtype=bf16 qtype=int8 granularity=group128",
+               "quantize_block": "quantize rows=1024 cols=1024 dtype=bf16 qtype=int8 granularity=block128",
+               "glu_quant": "glu rows=1024 cols=4096 dtype=bf16 quant=int8",
+               "gemm_stream": "gemm m=8 n=512 k=512 dtype=bf16"}
         templates = [t for t in self.daemon.json("templates", "list")["template"]]
-        self.assertGreaterEqual(len(templates), 14)
+        self.assertGreaterEqual(len(templates), 19)
         for template in templates:
             with self.subTest(template=template["id"]):
                 answer = self.daemon.json("templates", "check", template["id"], *ops.get(template["id"], "").split())

@@ -1,15 +1,22 @@
 #!/usr/bin/env bash
 # sanitize.sh BIN [REPORT]: compute-sanitizer's memcheck, racecheck, synccheck and initcheck over every template's
 # smallest and ragged shapes, then racecheck over kernels with planted races, which it must find. BIN holds
-# rooftune-worker and make_batch (build/release/bin). REPORT gets the summary, REPORT.d the tools' logs. Needs a GPU.
-# COMPUTE_SANITIZER may name the tool.
-# Exit code 0: clean; 1: something was found; 77: there is no compute-sanitizer.
+# rooftune-worker and make_batch (build/release/bin). REPORT.json gets a row a run, REPORT.d the tools' logs. Needs a GPU.
+# Several runs go side by side: nothing is timed, and each has a lease and ports of its own.
+#   COMPUTE_SANITIZER   the tool, if it is not where it is usually installed
+#   SANITIZE_JOBS       runs side by side (cores, 12 at most)
+#   SANITIZE_LIMIT_S    seconds of one run (60)
+#   SANITIZE_TOTAL_S    no run starts after so long, and those that are left are reported as not run (110)
+# Exit code 0: clean; 1: something was found, or not all was run; 77: there is no compute-sanitizer.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 bin=$(cd "$1" && pwd)
-report=${2:-sanitize.txt}
+report=${2:-sanitize}
 logs=$report.d
-limit=${SANITIZE_LIMIT_S:-40}
+limit=${SANITIZE_LIMIT_S:-60}
+total=${SANITIZE_TOTAL_S:-110}
+cores=$(nproc)
+jobs=${SANITIZE_JOBS:-$((cores < 12 ? cores : 12))}
 export ROOFTUNE_SOURCE_DIR=$root ROOFTUNE_BIN_DIR=$bin
 sanitizer=
 for candidate in "${COMPUTE_SANITIZER:-}" "$(command -v compute-sanitizer)" "${CUDA_PATH:-/usr/local/cuda}"/bin/compute-sanitizer \
@@ -18,49 +25,57 @@ for candidate in "${COMPUTE_SANITIZER:-}" "$(command -v compute-sanitizer)" "${C
   if [ -n "$candidate" ] && [ -x "$candidate" ]; then sanitizer=$candidate; break; fi
 done
 if [ -z "$sanitizer" ]; then
-  echo "no compute-sanitizer on this machine (it comes with the CUDA toolkit)" | tee "$report"
+  echo "no compute-sanitizer on this machine (it comes with the CUDA toolkit)"
+  echo '{"problem": "no compute-sanitizer on this machine"}' >"$report.json"
   exit 77
 fi
 rm -rf "$logs" && mkdir -p "$logs"
-exec > >(tee "$report") 2>&1
-begin=$(date +%s)
-"$sanitizer" --version | tail -n 2
-"$bin/make_batch" "$logs/frames" >"$logs/make_batch.txt" || { cat "$logs/make_batch.txt"; exit 1; }
-echo "frames made in $(($(date +%s) - begin)) s"
+logs=$(cd "$logs" && pwd)
+version=$("$sanitizer" --version | tail -n 1)
+ports=; "$sanitizer" --help 2>/dev/null | grep -q -- --base-port && ports=yes
+"$bin/make_batch" "$logs/frames" >"$logs/make_batch.txt" 2>&1 || { cat "$logs/make_batch.txt"; exit 1; }
+echo "$version; frames made in $SECONDS s; $jobs runs side by side"
 
-# check TOOL NAME: one batch under one tool; prints a line and leaves the tool's own summary in $summary.
+# check TOOL NAME NUMBER: one batch under one tool, its row to rows/TOOL-NAME.
 check() {
-  local tool=$1 name=$2 start code
-  start=$(date +%s.%N)
-  timeout -k 5 "$limit" "$sanitizer" --tool "$tool" --error-exitcode 9 --print-limit 20 --target-processes all \
-    --log-file "$logs/$tool-$name.txt" "$bin/rooftune-worker" run --device 0 --batch "$logs/frames/$name.frames" \
-    >"$logs/answers" 2>"$logs/$tool-$name.stderr"
+  local tool=$1 name=$2 number=$3 start code summary answers
+  local log=$logs/$tool-$name
+  if [ "$SECONDS" -ge "$total" ]; then
+    printf '%s\t%s\t-1\t0\tnot run\t\n' "$tool" "$name" >"$logs/rows/$tool-$name"
+    return
+  fi
+  start=${EPOCHREALTIME/[.,]/}
+  mkdir -p "$log.run"
+  # The lease on the GPU is a file below XDG_RUNTIME_DIR.
+  XDG_RUNTIME_DIR=$log.run timeout -k 5 "$limit" "$sanitizer" --tool "$tool" --error-exitcode 9 --print-limit 20 \
+    --target-processes all ${ports:+--base-port $((49200 + number * 16)) --max-connections 16} \
+    --log-file "$log.txt" "$bin/rooftune-worker" run --device 0 --batch "$logs/frames/$name.frames" \
+    >"$log.answers" 2>"$log.stderr"
   code=$?
-  summary=$(grep -h SUMMARY "$logs/$tool-$name.txt" 2>/dev/null | sed 's/^=* *//' | tail -n 1)
-  printf '%-10s %-38s exit %3d  %5.1f s  %s\n' "$tool" "$name" "$code" \
-    "$(python3 -c "import time; print(time.time() - $start)")" "${summary:-no summary}"
-  return $code
+  rm -rf "$log.run"
+  summary=$(grep -h SUMMARY "$log.txt" 2>/dev/null | sed 's/^=* *//' | tail -n 1)
+  answers=$("$bin/make_batch" --show "$log.answers" | tr '\t\n' '  ')
+  printf '%s\t%s\t%d\t%d.%03d\t%s\t%s\n' "$tool" "$name" "$code" \
+    $(((${EPOCHREALTIME/[.,]/} - start) / 1000000)) $(((${EPOCHREALTIME/[.,]/} - start) / 1000 % 1000)) \
+    "${summary:-no summary}" "$answers" >"$logs/rows/$tool-$name"
 }
 
-failed=0
-for tool in memcheck racecheck synccheck initcheck; do
+mkdir -p "$logs/rows"
+number=0
+run() {
+  while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
+  check "$1" "$2" "$number" &
+  number=$((number + 1))
+}
+# Races first: few, and the slowest tool.
+for frames in "$logs"/frames/race-*.frames; do
+  [ -e "$frames" ] && run racecheck "$(basename "$frames" .frames)"
+done
+for tool in racecheck memcheck initcheck synccheck; do
   for frames in "$logs"/frames/*.frames; do
     name=$(basename "$frames" .frames)
-    [[ $name == race-* ]] && continue
-    check "$tool" "$name" || failed=1
-    "$bin/make_batch" --show "$logs/answers" || failed=1
+    [[ $name == race-* ]] || run "$tool" "$name"
   done
 done
-found=0 planted=0
-for frames in "$logs"/frames/race-*.frames; do
-  name=$(basename "$frames" .frames)
-  planted=$((planted + 1))
-  check racecheck "$name"
-  if [ $? -eq 9 ]; then found=$((found + 1)); else echo "  not found by racecheck"; fi
-  "$bin/make_batch" --show "$logs/answers" >"$logs/answers.txt"
-  grep -qE '^  (WRONG_RESULT|OUT_OF_BOUNDS)' "$logs/answers.txt" && echo "  found by verification"
-done
-rm -f "$logs/answers" "$logs/answers.txt"
-echo "planted races: racecheck finds $found of $planted"
-echo "templates: $([ $failed -eq 0 ] && echo clean || echo NOT CLEAN); $(($(date +%s) - begin)) s in all"
-exit $failed
+wait
+python3 "$root/tools/sanitize_report.py" "$logs/rows" --version "$version" --seconds "$SECONDS" --out "$report.json"

@@ -40,11 +40,29 @@ inline long long __double_as_longlong(double value) {
   std::memcpy(&bits, &value, sizeof(bits));
   return bits;
 }
+inline double __longlong_as_double(long long bits) {
+  double value = 0;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+inline unsigned __float_as_uint(float value) {
+  unsigned bits = 0;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+template <typename T>
+T min(T a, T b) {
+  return a < b ? a : b;
+}
+template <typename T>
+T max(T a, T b) {
+  return a < b ? b : a;
+}
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __int2float_rn(int v) { return static_cast<float>(v); }
-inline int __float2int_rn(float v) { return static_cast<int>(v); }
+inline int __float2int_rn(float v) { return static_cast<int>(std::nearbyint(v)); }
 inline long long clock64() { return 0; }
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -134,6 +152,78 @@ TEST(CompareRulesTest, PoisonIsAllBitsSet) {
   EXPECT_TRUE(rt_element(halves, 0, RT_BF16).poison);
   EXPECT_EQ(rt_element(halves, 1, RT_BF16).value, 1);
   EXPECT_FALSE(rt_element(halves, 2, RT_BF16).poison);
+}
+
+// Judged with the bounds of MakeErrorBound for one term.
+bool RightFp8(double value, double reference, int dtype = RT_FP8_E4M3) {
+  const double relative = dtype == RT_FP8_E4M3 ? 0.125 : 0.25;
+  return Right(value, reference, rt_bound(reference, std::fabs(reference), dtype, relative, 12 * 0x1p-23, 1), dtype);
+}
+
+TEST(CompareRulesTest, Fp8IsRightOnBothSidesOfATieAndNowhereElse) {
+  // Between 1 and 2 numbers lie 1/8 apart, below 1 1/16.
+  EXPECT_TRUE(RightFp8(1.0, 1.0625));
+  EXPECT_TRUE(RightFp8(1.125, 1.0625));
+  EXPECT_TRUE(RightFp8(1.125, 1.0625 - 1e-7)) << "an fp32 rounding away from the tie";
+  EXPECT_FALSE(RightFp8(1.125, 1.0625 * (1 - 1e-5))) << "a scale that is off by 1e-5";
+  EXPECT_FALSE(RightFp8(1.0, 1.0625 * (1 + 1e-5)));
+  EXPECT_FALSE(RightFp8(1.25, 1.125));
+  EXPECT_TRUE(RightFp8(1.0, 0.96875));
+  EXPECT_FALSE(RightFp8(1.0, 0.968));
+  EXPECT_TRUE(RightFp8(1.0, 1 - 1e-9)) << "below a power of two";
+  EXPECT_TRUE(RightFp8(448, 448));
+  EXPECT_FALSE(RightFp8(416, 448));
+  // Subnormals lie 2^-9 apart.
+  EXPECT_TRUE(RightFp8(0, 0x1p-10));
+  EXPECT_TRUE(RightFp8(0x1p-9, 0x1p-10));
+  EXPECT_FALSE(RightFp8(0, 0x1.1p-10));
+  EXPECT_TRUE(RightFp8(1.25, 1.375, RT_FP8_E5M2));
+  EXPECT_FALSE(RightFp8(1.25, 1.376, RT_FP8_E5M2));
+  EXPECT_FALSE(RightFp8(kNan, 1));
+  EXPECT_FALSE(RightFp8(1, kNan));
+}
+
+TEST(CompareRulesTest, QuantisedElementsAreReadBack) {
+  const uint8_t bytes[] = {0x38, 0xFE, 0x83, 0xFF, 0x7F};
+  EXPECT_EQ(rt_element(bytes, 2, RT_INT8).value, -125);
+  // The even index is the lower half: 0x38 holds 8 = -8, then 3.
+  EXPECT_EQ(rt_element(bytes, 0, RT_INT4).value, -8);
+  EXPECT_EQ(rt_element(bytes, 1, RT_INT4).value, 3);
+  EXPECT_EQ(rt_element(bytes, 2, RT_INT4).value, -2);
+  EXPECT_EQ(rt_element(bytes, 3, RT_INT4).value, -1);
+  EXPECT_TRUE(rt_element(bytes, 3, RT_FP8_E5M2).poison);
+  EXPECT_TRUE(rt_element(bytes, 3, RT_FP8_E4M3).poison);
+  EXPECT_FALSE(rt_element(bytes, 4, RT_FP8_E4M3).poison);
+}
+
+// The generator's rounding must be the CPU's, bit for bit.
+TEST(CompareRulesTest, Fp8IsStoredAsTheGeneratorSays) {
+  struct Format {
+    double smallest, spacing, max;
+    int mantissa;
+  };
+  const auto value = [](uint8_t bits, const Format& f) {
+    const int exponent = (bits & 0x7F) >> f.mantissa, fraction = bits & ((1 << f.mantissa) - 1);
+    const double size = exponent == 0
+                            ? fraction * f.spacing
+                            : (1 + fraction / std::ldexp(1.0, f.mantissa)) * std::ldexp(f.smallest, exponent - 1);
+    return (bits & 0x80) != 0 ? -size : size;
+  };
+  const auto expected = [](double x, const Format& f) {
+    double spacing = f.spacing;
+    while (std::fabs(x) >= spacing * std::ldexp(2.0, f.mantissa)) spacing *= 2;
+    return std::copysign(std::fmin(std::nearbyint(std::fabs(x) / spacing) * spacing, f.max), x);
+  };
+  const Format e4m3 = {0x1p-6, 0x1p-9, 448, 3}, e5m2 = {0x1p-14, 0x1p-16, 57344, 2};
+  for (int i = -40000; i <= 40000; ++i) {
+    const float x = static_cast<float>(i * std::fabs(i)) * 3.1e-7f;
+    EXPECT_EQ(value(RtType<RT_FP8_E4M3>::store(x), e4m3), expected(x, e4m3)) << x;
+    EXPECT_EQ(value(RtType<RT_FP8_E5M2>::store(x * 1e-3f), e5m2), expected(x * 1e-3f, e5m2)) << x;
+  }
+  EXPECT_EQ(RtType<RT_FP8_E4M3>::store(1e9f), 0x7E);
+  EXPECT_EQ(RtType<RT_FP8_E5M2>::store(-1e9f), 0xFB);
+  EXPECT_EQ(RtType<RT_FP8_E4M3>::store(1.0625f), 0x38) << "a tie goes to the even one";
+  EXPECT_EQ(RtType<RT_FP8_E4M3>::store(1.1875f), 0x3A);
 }
 
 TEST(CompareRulesTest, TheChecksumSeesEveryWordAndItsPlace) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <vector>
 
 #include <cmath>
@@ -27,6 +28,34 @@ TEST(GenerateTest, IndicesAreUniformInTheirRange) {
   for (const int n : count) EXPECT_NEAR(n, 1000, 150);
   EXPECT_EQ(GenerateIndex(42, 1, 5, 1), 0);
   EXPECT_LT(GenerateIndex(42, 1, 5, int64_t{1} << 31), int64_t{1} << 31);
+}
+
+TEST(GenerateTest, DistinctIndicesAreAPermutation) {
+  for (const int64_t range : {1, 2, 3, 16, 17, 1000, 4097}) {
+    std::set<int64_t> seen;
+    for (int64_t i = 0; i < range; ++i) {
+      const int64_t place = GenerateDistinctIndex(42, 3, static_cast<uint64_t>(i), range);
+      ASSERT_TRUE(place >= 0 && place < range) << range;
+      ASSERT_TRUE(seen.insert(place).second) << range << ": " << place << " twice";
+    }
+  }
+  // Another tensor or seed has another order, and neighbours are not neighbours.
+  int kept = 0, behind = 0;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    const int64_t place = GenerateDistinctIndex(42, 3, i, 1000);
+    kept += place == GenerateDistinctIndex(42, 4, i, 1000);
+    kept += place == GenerateDistinctIndex(43, 3, i, 1000);
+    behind += place + 1 == GenerateDistinctIndex(42, 3, i + 1 < 1000 ? i + 1 : 0, 1000);
+  }
+  EXPECT_LT(kept, 20);
+  EXPECT_LT(behind, 20);
+}
+
+TEST(GenerateTest, SomeIndicesAreSkipped) {
+  int skipped = 0;
+  for (uint64_t i = 0; i < 64000; ++i) skipped += GenerateSkip(42, 3, i, 64);
+  EXPECT_NEAR(skipped, 1000, 150);
+  EXPECT_FALSE(GenerateSkip(42, 3, 0, 0));
 }
 
 TEST(PhiloxTest, KnownAnswers) {
@@ -93,6 +122,9 @@ TEST(RoundTest, EveryFormat) {
   EXPECT_EQ(RoundToDType(2.5f, v1::INT8), 2.0);
   EXPECT_EQ(RoundToDType(-300.0f, v1::INT8), -128.0);
   EXPECT_EQ(RoundToDType(3e9f, v1::INT32), 2147483647.0);
+  EXPECT_EQ(RoundToDType(7.6f, v1::INT4), 7.0);
+  EXPECT_EQ(RoundToDType(-9.0f, v1::INT4), -8.0);
+  EXPECT_EQ(RoundToDType(2.5f, v1::INT4), 2.0);
   EXPECT_EQ(RoundToDType(0.1f, v1::FP32), static_cast<double>(0.1f));
 }
 
@@ -106,6 +138,8 @@ TEST(ToleranceTest, FollowsTheDocumentedFormula) {
   EXPECT_EQ(MakeErrorBound(v1::FP32, 1, 1).accumulate, 12 * 0x1p-23);
   EXPECT_EQ(MakeErrorBound(v1::FP16, 16, 3).relative, 3 * 0x1p-10);
   EXPECT_EQ(DescribeErrorBound(v1::BF16, 4096, 1), "1 ulp(bf16)·|ref| + 3.1e-05·Σ|terms|");
+  EXPECT_EQ(DescribeErrorBound(v1::FP8_E4M3, 1, 1), "0.5 spacings of fp8_e4m3 at ref + 1.4e-06·Σ|terms|");
+  EXPECT_EQ(DescribeErrorBound(v1::INT4, 1, 1), "0.5 + 1.4e-06·Σ|terms|");
 }
 
 }  // namespace

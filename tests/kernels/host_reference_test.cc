@@ -46,8 +46,11 @@ Instance Make(const std::string& text, const std::map<std::string, double>& scal
     in.elements[tensor.spec.name()] = tensor.elements;
     for (int64_t i = 0; i < tensor.elements; ++i) {
       if (tensor.fill_range > 0) {
-        const int64_t place =
-            GenerateIndex(kSeed, static_cast<uint32_t>(t), static_cast<uint64_t>(i), tensor.fill_range);
+        const uint32_t number = static_cast<uint32_t>(t);
+        const uint64_t at = static_cast<uint64_t>(i);
+        const int64_t place = GenerateSkip(kSeed, number, at, tensor.fill_skip) ? -1
+                              : tensor.fill_distinct ? GenerateDistinctIndex(kSeed, number, at, tensor.fill_range)
+                                                     : GenerateIndex(kSeed, number, at, tensor.fill_range);
         in.data[tensor.spec.name()].push_back(static_cast<double>(place));
         continue;
       }
@@ -305,6 +308,165 @@ TEST(HostReferenceTest, CrossEntropyByItsDefinition) {
   for (int r = 0; r < 4; ++r) EXPECT_EQ(plain[r].value, loss[r].value);
 }
 
+// The scale that an element of rows × cols has, and where it lies, by going through all parts.
+struct Quantised {
+  std::vector<double> scale;        // one an element
+  std::vector<size_t> scale_index;  // one an element
+  std::vector<double> scales;       // as they lie
+};
+Quantised QuantiseByHand(const std::vector<double>& x, int rows, int cols, int group_rows, int group, bool column,
+                         bool pow2, double limit) {
+  Quantised q;
+  q.scale.resize(x.size());
+  q.scale_index.resize(x.size());
+  const int groups = (cols + group - 1) / group, parts = (rows + group_rows - 1) / group_rows,
+            padded = (rows + 3) / 4 * 4;
+  q.scales.assign(column ? groups * padded : groups * parts, 0);
+  for (int p = 0; p < parts; ++p) {
+    for (int g = 0; g < groups; ++g) {
+      double largest = static_cast<double>(1e-10f);
+      const auto each = [&](auto&& use) {
+        for (int r = p * group_rows; r < std::min(rows, (p + 1) * group_rows); ++r) {
+          for (int j = g * group; j < std::min(cols, (g + 1) * group); ++j) use(r * cols + j);
+        }
+      };
+      each([&](int i) { largest = std::max(largest, std::fabs(x[i])); });
+      const double scale = pow2 ? std::exp2(std::ceil(std::log2(largest / limit))) : largest / limit;
+      const size_t at = column ? g * padded + p : p * groups + g;
+      q.scales[at] = scale;
+      each([&](int i) {
+        q.scale[i] = scale;
+        q.scale_index[i] = at;
+      });
+    }
+  }
+  return q;
+}
+
+TEST(HostReferenceTest, QuantizeByItsDefinition) {
+  struct Case {
+    const char* granularity;
+    int group_rows, group;
+  };
+  const int rows = 130, cols = 192;
+  for (const Case& one : {Case{"token", 1, cols}, {"block128", 128, 128}, {"group32", 1, 32}, {"group64", 1, 64}}) {
+    for (const char* type : {"fp8_e4m3", "fp8_e5m2", "int8", "int4"}) {
+      const std::string qtype = type;
+      const double limit = qtype == "fp8_e4m3" ? 448 : qtype == "fp8_e5m2" ? 57344 : qtype == "int8" ? 127 : 7;
+      const bool pow2 = qtype != "int8", column = one.group < 128;
+      SCOPED_TRACE(std::string(one.granularity) + " " + type);
+      const Instance in =
+          Make("quantize rows=130 cols=192 dtype=bf16 qtype=" + qtype + " granularity=" + one.granularity +
+                   (column ? " scale_layout=col" : "") + (pow2 ? " scale_pow2=1" : ""),
+               {{"amax_floor", 1e-10}});
+      const auto& x = in.data.at("x");
+      const Quantised expected = QuantiseByHand(x, rows, cols, one.group_rows, one.group, column, pow2, limit);
+      const auto scales = in.All("scales"), q = in.All("q");
+      ASSERT_EQ(scales.size(), expected.scales.size());
+      for (size_t i = 0; i < scales.size(); ++i) EXPECT_DOUBLE_EQ(scales[i].value, expected.scales[i]) << i;
+      double largest = 0;
+      for (size_t i = 0; i < x.size(); ++i) {
+        ASSERT_NEAR(q[i].value, x[i] / expected.scale[i], limit * 1e-12) << i;
+        largest = std::max(largest, std::fabs(q[i].value));
+      }
+      EXPECT_LE(largest, limit * (1 + 1e-12));
+      EXPECT_GT(largest, limit * 0.49);
+    }
+  }
+}
+
+TEST(HostReferenceTest, GivenScalesClamp) {
+  for (const char* type : {"fp8_e4m3", "int8", "int4"}) {
+    const Instance in = Make(std::string("quantize rows=64 cols=64 dtype=fp32 granularity=tensor qtype=") + type);
+    const double limit = type[0] == 'f' ? 448 : type[3] == '8' ? 127 : 7, lowest = type[0] == 'f' ? -limit : -limit - 1;
+    const double scale = in.data.at("scale")[0];
+    const auto q = in.All("q");
+    int low = 0, high = 0;
+    for (size_t i = 0; i < q.size(); ++i) {
+      const double exact = in.data.at("x")[i] / scale;
+      EXPECT_DOUBLE_EQ(q[i].value, std::min(std::max(exact, lowest), limit));
+      EXPECT_DOUBLE_EQ(q[i].magnitude, std::fabs(exact));
+      low += exact < lowest;
+      high += exact > limit;
+    }
+    EXPECT_GT(low, 0) << type;
+    EXPECT_GT(high, 0) << type;
+  }
+}
+
+TEST(HostReferenceTest, FloorsKeepScalesOfZerosAway) {
+  const auto q = Make("quantize rows=3 cols=4 dtype=fp32 qtype=int8", {{"amax_floor", 127}}).All("scales");
+  for (const ReferenceValue& scale : q) EXPECT_EQ(scale.value, 1) << "no element reaches the floor";
+}
+
+TEST(HostReferenceTest, DequantizeIsTheInverse) {
+  const int rows = 130, cols = 192;
+  for (const char* granularity : {"tensor", "token", "block128", "group32"}) {
+    for (const bool column : {false, true}) {
+      const std::string name = granularity;
+      if (column && name != "group32") continue;
+      const Instance in = Make("dequantize rows=130 cols=192 dtype=bf16 qtype=int4 granularity=" + name +
+                               (column ? " scale_layout=col" : ""));
+      const int group_rows = name == "tensor" ? rows : name == "block128" ? 128 : 1;
+      const int group = name == "group32" ? 32 : name == "block128" ? 128 : cols;
+      const Quantised places =
+          QuantiseByHand(std::vector<double>(rows * cols, 1.0), rows, cols, group_rows, group, column, false, 7);
+      const auto y = in.All("y");
+      int extremes = 0;
+      for (size_t i = 0; i < y.size(); ++i) {
+        const double q = in.data.at("q")[i];
+        ASSERT_TRUE(q >= -8 && q <= 7 && q == std::nearbyint(q));
+        extremes += q == -8 || q == 7;
+        ASSERT_DOUBLE_EQ(y[i].value, q * in.data.at("scales")[places.scale_index[i]]) << name << " " << i;
+      }
+      EXPECT_GT(extremes, 0);
+    }
+  }
+}
+
+TEST(HostReferenceTest, QuantisedGluScalesItsRows) {
+  for (const bool fp8 : {false, true}) {
+    const double limit = fp8 ? 448 : 127;
+    const auto y = Make("glu rows=3 cols=11 dtype=bf16").All("y");
+    const Instance in = Make(std::string("glu rows=3 cols=11 dtype=bf16 quant=") + (fp8 ? "fp8_e4m3" : "int8"));
+    const auto q = in.All("y"), scale = in.All("scale");
+    ASSERT_EQ(scale.size(), 3u);
+    for (int r = 0; r < 3; ++r) {
+      double largest = 0;
+      for (int j = 0; j < 11; ++j) largest = std::max(largest, std::fabs(y[r * 11 + j].value));
+      EXPECT_NEAR(scale[r].value, largest / limit, 1e-15);
+      for (int j = 0; j < 11; ++j) {
+        EXPECT_NEAR(q[r * 11 + j].value * scale[r].value, y[r * 11 + j].value, 1e-13);
+        EXPECT_GE(q[r * 11 + j].magnitude, std::fabs(q[r * 11 + j].value) * (1 - 1e-12));
+      }
+    }
+  }
+}
+
+TEST(HostReferenceTest, RopeWritesItsCache) {
+  const std::string shape = "rope tokens=150 heads_q=2 heads_kv=2 head_dim=4 blocks=12 dtype=fp16 kv_cache=1";
+  for (const bool inplace : {false, true}) {
+    const Instance in = Make(shape + (inplace ? " inplace=1" : ""));
+    const auto k = in.All(inplace ? "k_inout" : "k_out"), k_cache = in.All("k_cache"), v_cache = in.All("v_cache");
+    std::vector<int> token_of(12 * 16, -1);
+    int skipped = 0;
+    for (int t = 0; t < 150; ++t) {
+      const int slot = static_cast<int>(in.data.at("slots")[t]);
+      skipped += slot < 0;
+      if (slot < 0) continue;
+      ASSERT_LT(slot, 12 * 16);
+      ASSERT_EQ(token_of[slot], -1) << "a slot of two tokens";
+      token_of[slot] = t;
+    }
+    EXPECT_GT(skipped, 0);
+    for (int i = 0; i < 12 * 16 * 8; ++i) {
+      const int token = token_of[i / 8];
+      EXPECT_EQ(k_cache[i].value, token < 0 ? in.data.at("k_cache")[i] : k[token * 8 + i % 8].value);
+      EXPECT_EQ(v_cache[i].value, token < 0 ? in.data.at("v_cache")[i] : in.data.at("v")[token * 8 + i % 8]);
+    }
+  }
+}
+
 TEST(HostReferenceTest, RopeByItsDefinition) {
   for (const bool interleaved : {false, true}) {
     const Instance in = Make(std::string("rope tokens=3 heads_q=4 heads_kv=2 head_dim=6 dtype=fp16") +
@@ -382,6 +544,7 @@ TEST(HostReferenceTest, ReduceByItsDefinition) {
 TEST(HostReferenceTest, ReductionsAreCheckedOnFewerElements) {
   EXPECT_EQ(HostCheckElements("softmax", 131072), 4096);
   EXPECT_EQ(HostCheckElements("cross_entropy", 128), 4096);
+  EXPECT_EQ(HostCheckElements("quantize", 1), 1024);
   EXPECT_EQ(HostCheckElements("cross_entropy", 128256), 32);
   EXPECT_EQ(HostCheckElements("reduce", int64_t{1} << 30), 0);
   EXPECT_EQ(HostCheckElements("attention", 1), 0);

@@ -92,23 +92,47 @@ TEST(BuiltinTemplatesTest, ExamplesCanBePlannedCompiledAndPredicted) {
   std::vector<std::string> texts;
   for (const OpSchema* schema : Builtins().ops().schemas()) texts.push_back(schema->proto().example());
   for (const char* text :
-       {"gemm m=4096 n=4096 k=4096 dtype=bf16", "gemm m=1 n=4096 k=4096 dtype=fp16 bias=1 act=gelu",
-        "gemm m=37 n=1001 k=513 dtype=fp32 beta=1", "gemm m=128 n=8192 k=8192 dtype=bf16 layout=nn out=fp32",
-        "softmax rows=4096 cols=32000 dtype=fp32", "rmsnorm rows=7 cols=8192 dtype=bf16 residual=1",
+       {"gemm m=4096 n=4096 k=4096 dtype=bf16",
+        "gemm m=1 n=4096 k=4096 dtype=fp16 bias=1 act=gelu",
+        "gemm m=37 n=1001 k=513 dtype=fp32 beta=1",
+        "gemm m=128 n=8192 k=8192 dtype=bf16 layout=nn out=fp32",
+        "softmax rows=4096 cols=32000 dtype=fp32",
+        "rmsnorm rows=7 cols=8192 dtype=bf16 residual=1",
         "softmax rows=4096 cols=32000 dtype=fp32 mask=1 scaled=1",
         "softmax rows=64 cols=131072 dtype=bf16 log=1 causal=1",
-        "layernorm rows=7 cols=8192 dtype=fp16 residual=1 act=relu", "layernorm rows=5 cols=1000003 dtype=fp32",
+        "layernorm rows=7 cols=8192 dtype=fp16 residual=1 act=relu",
+        "layernorm rows=5 cols=1000003 dtype=fp32",
         "rmsnorm rows=7 cols=8192 dtype=bf16 residual=1 quant=fp8_e4m3",
-        "layernorm rows=9 cols=1001 dtype=fp32 quant=int8", "glu rows=3 cols=14336 dtype=bf16 packed=0 act=gelu",
+        "layernorm rows=9 cols=1001 dtype=fp32 quant=int8",
+        "glu rows=3 cols=14336 dtype=bf16 packed=0 act=gelu",
         "glu rows=1000 cols=7 dtype=fp32",
-        "elementwise n=1000003 dtype=fp32 chain=fma(a,b,c)", "cross_entropy rows=8192 vocab=128256 dtype=bf16 grad=1",
-        "cross_entropy rows=1 vocab=1 dtype=fp32", "rope tokens=1 heads_q=1 heads_kv=1 head_dim=2 dtype=fp32",
+        "gemm m=5 n=77 k=1000 dtype=fp16 beta=1 bias=1 out=fp32",
+        "gemm m=1 n=1 k=8 dtype=bf16 batch=3",
+        "gemm_wq m=1 n=1 k=32 dtype=bf16 group=32",
+        "gemm_wq m=17 n=101 k=1056 dtype=fp16 weight=int8 group=0 zero=1",
+        "gemm_wq m=16 n=28672 k=4096 dtype=bf16",
+        "gemm_wq m=333 n=1000 k=1088 dtype=bf16 group=64 zero=1 bias=1",
+        "elementwise n=1000003 dtype=fp32 chain=fma(a,b,c)",
+        "cross_entropy rows=8192 vocab=128256 dtype=bf16 grad=1",
+        "cross_entropy rows=1 vocab=1 dtype=fp32",
+        "rope tokens=1 heads_q=1 heads_kv=1 head_dim=2 dtype=fp32",
         "rope tokens=77 heads_q=5 heads_kv=3 head_dim=80 dtype=bf16 style=interleaved",
-        "permute d0=1 dtype=fp16 perm=0", "permute d0=16384 d1=16383 dtype=bf16 perm=10",
-        "permute d0=3 d1=5 d2=7 d3=11 d4=13 dtype=fp32 perm=43210", "reduce rows=1 cols=1 dtype=fp32",
+        "permute d0=1 dtype=fp16 perm=0",
+        "permute d0=16384 d1=16383 dtype=bf16 perm=10",
+        "permute d0=3 d1=5 d2=7 d3=11 d4=13 dtype=fp32 perm=43210",
+        "reduce rows=1 cols=1 dtype=fp32",
         "reduce rows=1 cols=100003 dtype=bf16 axis=full kind=var",
         "reduce rows=100003 cols=3 dtype=fp16 axis=col kind=argmax",
-        "reduce rows=16384 cols=8192 dtype=bf16 axis=col"}) {
+        "reduce rows=16384 cols=8192 dtype=bf16 axis=col",
+        "glu rows=16384 cols=14336 dtype=bf16 quant=fp8_e4m3",
+        "glu rows=3 cols=100001 dtype=fp32 packed=0 quant=int8",
+        "quantize rows=16384 cols=8192 dtype=bf16 qtype=fp8_e4m3",
+        "quantize rows=16384 cols=8192 dtype=bf16 qtype=int4 granularity=group128 scale_layout=col",
+        "quantize rows=7 cols=1001 dtype=fp32 qtype=int8 granularity=tensor",
+        "quantize rows=300 cols=201 dtype=bf16 qtype=fp8_e5m2 granularity=block128 scale_pow2=1",
+        "dequantize rows=16384 cols=8192 dtype=bf16 qtype=int4 granularity=group32",
+        "dequantize rows=1 cols=1 dtype=fp32 qtype=int8",
+        "rope tokens=16384 heads_q=32 heads_kv=8 head_dim=128 blocks=1024 dtype=bf16 inplace=1 kv_cache=1"}) {
     texts.push_back(text);
   }
   const DeviceProfile device = Hopper();
@@ -180,6 +204,23 @@ TEST(BuiltinTemplatesTest, Fp8OutputNeedsItsConversions) {
     ASSERT_TRUE(some.ok()) << some.status();
     EXPECT_GT(some->size(), 0);
   }
+}
+
+TEST(BuiltinTemplatesTest, OneTemplateForEachGranularityAndOutput) {
+  const auto ids = [](const std::string& text) {
+    std::vector<std::string> found;
+    for (const KernelTemplate* kernel : Builtins().For(MustParse(Builtins(), text), Hopper()))
+      found.push_back(kernel->id());
+    return found;
+  };
+  const std::string quantize = "quantize rows=64 cols=1024 dtype=bf16 qtype=fp8_e4m3 granularity=";
+  for (const char* flat : {"tensor", "group32", "group64", "group128"}) {
+    EXPECT_THAT(ids(quantize + flat), ElementsAre("quantize_flat"));
+  }
+  EXPECT_THAT(ids(quantize + "token"), ElementsAre("quantize_row"));
+  EXPECT_THAT(ids(quantize + "block128"), ElementsAre("quantize_block"));
+  EXPECT_THAT(ids("glu rows=64 cols=1024 dtype=bf16"), ElementsAre("glu"));
+  EXPECT_THAT(ids("glu rows=64 cols=1024 dtype=bf16 quant=int8"), ElementsAre("glu_quant"));
 }
 
 TEST(ReferenceTest, ArgumentsAreThoseThatExist) {

@@ -38,6 +38,28 @@ TEST(PrepareTest, HoldsTheProblem) {
   EXPECT_TRUE(request->reference_cubin().empty());
 }
 
+TEST(PrepareTest, SaysHowIndicesAreFilledAndWhatACopyMoves) {
+  const auto library = TemplateLibrary::Load({});
+  ASSERT_TRUE(library.ok()) << library.status();
+  const auto op =
+      (*library)->ops().Parse("rope tokens=20 heads_q=4 heads_kv=2 head_dim=6 blocks=100 dtype=bf16 kv_cache=1");
+  ASSERT_TRUE(op.ok()) << op.status();
+  const auto request = MakePrepare(**library, *op, Hopper(), 42);
+  ASSERT_TRUE(request.ok()) << request.status();
+  bool found = false;
+  for (const auto& tensor : request->tensor()) {
+    if (tensor.spec().name() != "slots") continue;
+    found = true;
+    EXPECT_EQ(tensor.fill().range(), 1600);
+    EXPECT_TRUE(tensor.fill().distinct());
+    EXPECT_EQ(tensor.fill().skip(), 64);
+  }
+  EXPECT_TRUE(found);
+  // q, k, v, cosines and sines, slots; q, k and a row of both caches for each token, not the caches.
+  EXPECT_EQ(request->bytes_read(), 20 * (2 * 6 * (4 + 2 + 2) + 2 * 4 * 3 + 8));
+  EXPECT_EQ(request->bytes_written(), 20 * 2 * 6 * (4 + 2 + 2 + 2));
+}
+
 TEST(PrepareTest, ADeclaredOperatorHasNoCpuReference) {
   const std::filesystem::path dir =
       std::filesystem::temp_directory_path() / ("rooftune_prepare_test_" + std::to_string(::getpid()));

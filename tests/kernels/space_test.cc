@@ -202,6 +202,8 @@ TEST(SearchSpaceTest, SaysWhyAConfigurationIsNotAPoint) {
   EXPECT_EQ(space->WhyRejected(config), "missing parameter tile_stride_x");
   EXPECT_EQ(space->IndexOf(config), -1);
   config["warps"] = 1;
+  EXPECT_EQ(*SearchSpace::WhyRejected(DedispersionSpace(), config), "unknown parameter warps");
+  EXPECT_EQ(*SearchSpace::WhyRejected(DedispersionSpace(), space->At(0)), "");
   EXPECT_EQ(space->WhyRejected(config), "unknown parameter warps");
   EXPECT_EQ(space->IndexOf(config), -1);
 }

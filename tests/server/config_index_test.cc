@@ -205,5 +205,35 @@ TEST_F(ConfigIndexTest, NearestIsOfTheSameDeviceAndAttributes) {
   EXPECT_EQ(similar[0]->op, "softmax rows=1024 cols=1500 dtype=bf16");
 }
 
+TEST(ConfigIndexCheckTest, C6_WhatBreaksTodaysTemplateIsNotServedAndCounted) {
+  const OpCatalog ops = *OpCatalog::Builtin();
+  ConfigIndex index(ops, [](const v1::TuningRecord& record, const Op&) {
+    return record.config().at("block") > 256 ? std::string("no more than 256 threads") : std::string();
+  });
+  const std::string op = ops.Parse(kOp)->text;
+  std::vector<v1::TuningRecord> records(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    v1::TuningRecord& record = records[static_cast<size_t>(rank)];
+    record.set_name(absl::StrCat("records/", rank));
+    record.set_op(op);
+    record.set_device_key(kDevice);
+    record.set_target_key(TargetKey(op, kDevice));
+    record.set_rank(rank);
+    record.mutable_plan()->set_op(op);
+    record.set_evidence(v1::COMPILED);
+    (*record.mutable_config())["block"] = rank == 0 ? 512 : 128;
+  }
+  index.Publish(records, 1);
+  index.Flush(absl::Now());
+  const SnapshotPtr snapshot = index.snapshot();
+  const EntryPtr entry = snapshot->Find(TargetKey(op, kDevice));
+  ASSERT_NE(entry, nullptr);
+  EXPECT_EQ(IndexSnapshot::Pick(*entry, {})->record->name(), "records/1") << "the next one that holds";
+  const IndexEntry::Version* withheld = IndexSnapshot::NotServed(*entry);
+  ASSERT_NE(withheld, nullptr);
+  EXPECT_EQ(withheld->unusable, "no more than 256 threads");
+  EXPECT_EQ(snapshot->not_served(), 1);
+}
+
 }  // namespace
 }  // namespace rooftune

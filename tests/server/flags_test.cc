@@ -91,6 +91,23 @@ TEST(Flags, MistakesAreNamed) {
   }
 }
 
+TEST(Flags, SizesAndPolicies) {
+  const auto flags = ParseDaemonFlags(
+      {"--artifact-limit", "2GiB", "--gpu-memory-limit=500MB", "--idle-only", "--idle-patience", "30"});
+  ASSERT_TRUE(flags.ok()) << flags.status();
+  EXPECT_EQ(flags->artifact_limit_bytes, int64_t{2} << 30);
+  EXPECT_EQ(flags->policy.memory_cap_bytes, 500'000'000);
+  EXPECT_TRUE(flags->policy.idle_only);
+  EXPECT_EQ(flags->policy.idle_patience, absl::Seconds(30));
+  EXPECT_EQ(ParseDaemonFlags({"--artifact-limit", "1048576"})->artifact_limit_bytes, 1048576);
+  // Absurd ones are refused, not rounded.
+  for (const char* bad : {"0", "-1GiB", "1KiB", "18446744073709551615", "1e30", "2 GiBs", "GiB", "nan", "inf"}) {
+    const auto refused = ParseDaemonFlags({"--artifact-limit", bad});
+    EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument) << bad;
+    EXPECT_NE(std::string(refused.status().message()).find("artifact-limit"), std::string::npos);
+  }
+}
+
 TEST(Flags, ConfigFileBelowTheCommandLine) {
   const TempDir dir;
   const std::string path = dir.Write("c",

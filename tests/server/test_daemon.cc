@@ -89,7 +89,8 @@ TestDaemon::TestDaemon(Options options)
   manager->on_publish = [this](const std::vector<v1::TuningRecord>& records, int64_t generation) {
     core->OnPublish(records, generation);
   };
-  core->Attach(*manager);
+  const absl::Status attached = core->Attach(*manager);
+  EXPECT_TRUE(attached.ok()) << attached;
   std::string pattern = (std::filesystem::temp_directory_path() / "rooftune_test_XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) abort();
   dir_ = pattern;

@@ -38,7 +38,7 @@ class MeasuringTest(unittest.TestCase):
             self.put(folder / "sweep.json", {
                 "create_time": "2026-11-29T10:00:00Z", "end_time": "2026-11-29T10:00:10Z", "device_key": "fake/test",
                 "environment": {"driver": "580.1", "nvrtc": "13.0"},
-                "progress": {"spent_s": {"compile": 20, "measure": 4, "verify": 1, "prepare": 0.5, "confirm": 2, "idle": 1}}})
+                "progress": {"spent_s": {"compile": 20, "compile_wall": 5, "overlap": 4, "measure": 4, "verify": 1, "prepare": 0.5, "confirm": 2, "idle": 1}}})
             self.put(folder / "trials.json", {"trial": [trial(128, 100), trial(256, 100.5), trial(64, 102), trial(32, 150),
                                                         trial(1, 5, "WRONG_RESULT")]})
             self.put(folder / "records.json", {"record": [{**trial(winner, 100), "rank": 0}, {**trial(64, 102), "rank": 1}]})
@@ -82,6 +82,8 @@ class MeasuringTest(unittest.TestCase):
                                                 "next_ready_ms": 50.0})
         self.assertEqual(figures["faults"][1]["beyond_limit_ms"], 120)
         self.assertEqual((figures["shares"][0]["wall_s"], figures["shares"][0]["measure"]), (10, 0.4))
+        self.assertEqual((figures["shares"][0]["plan"], figures["shares"][0]["other"]), (0, 0.15), "what nobody accounts for shows")
+        self.assertEqual((figures["shares"][0]["compile_wall_s"], figures["shares"][0]["overlap"]), (5, 0.8))
         self.assertEqual(self.run_tool("--check"), (0, ""))
 
     def test_disagreement_shows(self):

@@ -29,7 +29,7 @@ CachingCompiler::CachingCompiler(std::unique_ptr<Compiler> inner, KeyFunction ke
     : CachingCompiler(std::move(inner), std::move(key), Options()) {}
 
 CachingCompiler::CachingCompiler(std::unique_ptr<Compiler> inner, KeyFunction key, Options options)
-    : inner_(std::move(inner)), key_(std::move(key)), options_(options) {}
+    : inner_(std::move(inner)), key_(std::move(key)), options_(std::move(options)) {}
 
 absl::StatusOr<CompileResult> CachingCompiler::Compile(const CompileRequest& request) {
   RT_ASSIGN_OR_RETURN(const std::string nvrtc_version, inner_->NvrtcVersion());
@@ -49,7 +49,7 @@ absl::StatusOr<CompileResult> CachingCompiler::Compile(const CompileRequest& req
       leads = slot == nullptr;
       if (leads) slot = std::make_shared<Flight>(limit_ms);
       flight = slot;
-      ++(leads ? counters_.compiles : counters_.joined);
+      if (!leads) ++counters_.joined;
     }
     if (leads) return Lead(key, request, *flight);
     absl::MutexLock lock(&flight->mutex);
@@ -59,10 +59,23 @@ absl::StatusOr<CompileResult> CachingCompiler::Compile(const CompileRequest& req
   }
 }
 
+CachingCompiler::Result CachingCompiler::Recall(const std::string& key) {
+  std::optional<CompileResult> failure;
+  if (options_.failures.recall) failure = options_.failures.recall(key);
+  absl::MutexLock lock(&mutex_);
+  ++(failure.has_value() ? counters_.recalled : counters_.compiles);
+  if (!failure.has_value()) return absl::NotFoundError("not remembered");
+  return *std::move(failure);
+}
+
 CachingCompiler::Result CachingCompiler::Lead(const std::string& key, const CompileRequest& request, Flight& flight) {
-  Result result = inner_->Compile(request);
+  Result result = Recall(key);
+  const bool recalled = result.ok();
+  if (!recalled) result = inner_->Compile(request);
   // Kept before the flight ends, so that no caller finds neither.
   if (result.ok()) Keep(key, flight.limit_ms, *result);
+  const bool refused = !recalled && result.ok() && result->outcome() == v1::COMPILE_FAILED && !result->compiler_died();
+  if (refused && options_.failures.remember) options_.failures.remember(key, *result);
   {
     absl::MutexLock lock(&mutex_);
     flights_.erase(key);
@@ -102,9 +115,18 @@ void CachingCompiler::Drop(std::list<Entry>::iterator entry) {
   entries_.erase(entry);
 }
 
-CachingCompiler::Counters CachingCompiler::counters() const {
+CachingCompiler::Statistics CachingCompiler::statistics() const {
   absl::MutexLock lock(&mutex_);
   return counters_;
+}
+
+std::map<std::string, int64_t> CachingCompiler::Counters() const {
+  std::map<std::string, int64_t> counters = inner_->Counters();
+  const Statistics mine = statistics();
+  counters["compiles"] = mine.compiles;
+  counters["compile_cache_hits"] = mine.hits + mine.joined + mine.recalled;
+  counters["compile_failures_recalled"] = mine.recalled;
+  return counters;
 }
 
 }  // namespace rooftune

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -27,14 +29,22 @@ class CachingCompiler : public Compiler {
   // CompileKey() of kernels/candidate.h.
   using KeyFunction =
       std::function<std::string(const worker::v1::CompileRequest& request, absl::string_view nvrtc_version)>;
+  // Where sources that the compiler refused are remembered beyond this process; thread-safe. Timeouts and compilers
+  // that died are not: the machine may have been to blame.
+  struct FailureMemory {
+    std::function<std::optional<worker::v1::CompileResult>(const std::string& key)> recall;
+    std::function<void(const std::string& key, const worker::v1::CompileResult& result)> remember;
+  };
   struct Options {
     // Bound of what is kept, in bytes.
     size_t max_bytes = size_t{256} << 20;
+    FailureMemory failures;  // empty functions = none
   };
-  struct Counters {
+  struct Statistics {
     int64_t compiles = 0;  // handed to the inner compiler
     int64_t hits = 0;      // answered from what is kept
     int64_t joined = 0;    // waited for another caller's compile
+    int64_t recalled = 0;  // failures of an earlier process
     int64_t evictions = 0;
     size_t bytes = 0;
   };
@@ -46,7 +56,10 @@ class CachingCompiler : public Compiler {
   absl::StatusOr<worker::v1::CompileResult> Compile(const worker::v1::CompileRequest& request) override;
   int parallelism() const override { return inner_->parallelism(); }
 
-  Counters counters() const;
+  Statistics statistics() const;
+  // "compiles", "compile_cache_hits" (joined and recalled ones included), "compile_failures_recalled", beside the inner
+  // compiler's.
+  std::map<std::string, int64_t> Counters() const override;
   Compiler& inner() { return *inner_; }
 
  private:
@@ -71,13 +84,15 @@ class CachingCompiler : public Compiler {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Keep(const std::string& key, int limit_ms, const worker::v1::CompileResult& result);
   void Drop(std::list<Entry>::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // NOT_FOUND unless an earlier process saw the compiler refuse it.
+  Result Recall(const std::string& key);
   Result Lead(const std::string& key, const worker::v1::CompileRequest& request, Flight& flight);
 
   const std::unique_ptr<Compiler> inner_;
   const KeyFunction key_;
   const Options options_;
   mutable absl::Mutex mutex_;
-  Counters counters_ ABSL_GUARDED_BY(mutex_);
+  Statistics counters_ ABSL_GUARDED_BY(mutex_);
   std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // most recently used first
   absl::flat_hash_map<std::string, std::list<Entry>::iterator> index_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mutex_);

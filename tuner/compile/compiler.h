@@ -2,6 +2,8 @@
 #ifndef ROOFTUNE_TUNER_COMPILE_COMPILER_H_
 #define ROOFTUNE_TUNER_COMPILE_COMPILER_H_
 
+#include <cstdint>
+#include <map>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -23,6 +25,9 @@ class Compiler {
 
   // Compiles that can run at once.
   virtual int parallelism() const = 0;
+
+  // What happened so far, by name ("compiles", "compile_cache_hits", …); only grows.
+  virtual std::map<std::string, int64_t> Counters() const { return {}; }
 };
 
 }  // namespace rooftune

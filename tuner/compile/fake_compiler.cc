@@ -1,5 +1,6 @@
 #include "tuner/compile/fake_compiler.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -7,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/error.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
@@ -28,7 +29,7 @@ Names DefineNames(const worker::v1::CompileRequest& request) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<FakeCompiler>> FakeCompiler::Create(const device::v1::FakeScript& script) {
+absl::StatusOr<std::unique_ptr<FakeCompiler>> FakeCompiler::Create(const device::v1::FakeScript& script, Clock& clock) {
   std::vector<Rule> rules;
   for (const auto& rule : script.rule()) {
     if (rule.phase() != device::v1::FakeRule::COMPILE) continue;
@@ -38,7 +39,9 @@ absl::StatusOr<std::unique_ptr<FakeCompiler>> FakeCompiler::Create(const device:
     }
     rules.push_back(std::move(parsed));
   }
-  return std::unique_ptr<FakeCompiler>(new FakeCompiler(script.registers() > 0 ? script.registers() : 32, std::move(rules)));
+  const int registers = script.registers() > 0 ? script.registers() : 32;
+  return std::unique_ptr<FakeCompiler>(
+      new FakeCompiler(registers, std::max(0, script.cubin_bytes()), std::move(rules), clock));
 }
 
 absl::StatusOr<worker::v1::CompileResult> FakeCompiler::Compile(const worker::v1::CompileRequest& request) {
@@ -54,8 +57,9 @@ absl::StatusOr<worker::v1::CompileResult> FakeCompiler::Compile(const worker::v1
       if (!holds.ok() || *holds == 0) continue;
     }
     if (rule.rule.delay_s() > 0) {
+      result.set_compile_ms(1 + rule.rule.delay_s() * 1e3);
       const double limit_s = request.timeout_ms() > 0 ? request.timeout_ms() / 1e3 : rule.rule.delay_s();
-      absl::SleepFor(absl::Seconds(std::min(rule.rule.delay_s(), limit_s)));
+      clock_.Sleep(absl::Seconds(std::min(rule.rule.delay_s(), limit_s)));
       if (rule.rule.delay_s() > limit_s) {
         result.set_outcome(v1::COMPILE_TIMEOUT);
         result.set_log(absl::StrCat("not compiled after ", request.timeout_ms(), " ms"));
@@ -70,6 +74,7 @@ absl::StatusOr<worker::v1::CompileResult> FakeCompiler::Compile(const worker::v1
   result.set_outcome(v1::OK);
   result.set_cubin(absl::StrCat("FAKE ", request.arch(), "\n", request.source().name(), "\n",
                                 absl::StrJoin(request.define(), "\n"), "\n", Sha256Hex(request.source().text())));
+  if (result.cubin().size() < padded_bytes_) result.mutable_cubin()->resize(padded_bytes_, '.');
   result.set_digest(Sha256Hex(result.cubin()));
   result.set_parameters_unknown(true);
   for (const std::string& symbol : request.symbol()) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "expr/expression.h"
 #include "rooftune/device/v1/fake.pb.h"
 #include "tuner/compile/compiler.h"
@@ -18,8 +19,9 @@ namespace rooftune {
 // bytes.
 class FakeCompiler : public Compiler {
  public:
-  // INVALID_ARGUMENT for a rule whose expression does not parse.
-  static absl::StatusOr<std::unique_ptr<FakeCompiler>> Create(const device::v1::FakeScript& script);
+  // INVALID_ARGUMENT for a rule whose expression does not parse. Delays are slept on `clock` (borrowed).
+  static absl::StatusOr<std::unique_ptr<FakeCompiler>> Create(const device::v1::FakeScript& script,
+                                                              Clock& clock = Clock::Real());
 
   absl::StatusOr<std::string> NvrtcVersion() override { return std::string("fake 1.0"); }
   absl::StatusOr<worker::v1::CompileResult> Compile(const worker::v1::CompileRequest& request) override;
@@ -33,10 +35,16 @@ class FakeCompiler : public Compiler {
     device::v1::FakeRule rule;
     std::optional<Expression> when;
   };
-  FakeCompiler(int registers, std::vector<Rule> rules) : registers_(registers), rules_(std::move(rules)) {}
+  FakeCompiler(int registers, int padded_bytes, std::vector<Rule> rules, Clock& clock)
+      : registers_(registers),
+        padded_bytes_(static_cast<size_t>(padded_bytes)),
+        rules_(std::move(rules)),
+        clock_(clock) {}
 
   const int registers_;
+  const size_t padded_bytes_;
   const std::vector<Rule> rules_;
+  Clock& clock_;
   std::atomic<int> compiles_{0};
 };
 

@@ -157,6 +157,7 @@ Frame WorkerCompiler::Failure(const Exchange& exchange, Worker& worker, const Fr
   CompileResult* result = frame.mutable_compile_result();
   const std::string& source = request.compile().source().name();
   const bool late = exchange.status.code() == absl::StatusCode::kDeadlineExceeded;
+  result->set_compiler_died(true);
   ExitInfo exit;
   const bool closed = exchange.status.code() == absl::StatusCode::kUnavailable;
   const bool gone = closed && worker.process->Wait(absl::Now() + kDyingPatience, &exit);
@@ -178,8 +179,14 @@ Frame WorkerCompiler::Failure(const Exchange& exchange, Worker& worker, const Fr
     result->set_log(CleanLog(log));
   }
   absl::MutexLock lock(&mutex_);
+  ++deaths_;
   result->set_nvrtc_version(nvrtc_version_);
   return frame;
+}
+
+std::map<std::string, int64_t> WorkerCompiler::Counters() const {
+  absl::MutexLock lock(&mutex_);
+  return {{"compile_worker_starts", starts_}, {"compile_worker_deaths", deaths_}};
 }
 
 bool WorkerCompiler::HasRoom() const { return shut_down_ || !idle_.empty() || live_ < options_.max_processes; }
@@ -218,6 +225,7 @@ absl::StatusOr<std::unique_ptr<WorkerCompiler::Worker>> WorkerCompiler::Start() 
   {
     absl::MutexLock lock(&mutex_);
     busy_.insert(process);
+    ++starts_;
     // Shutdown() may have come before it could see this process.
     if (shut_down_) process->Kill();
   }

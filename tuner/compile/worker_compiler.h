@@ -50,6 +50,8 @@ class WorkerCompiler : public Compiler {
   absl::StatusOr<std::string> NvrtcVersion() override;
   absl::StatusOr<worker::v1::CompileResult> Compile(const worker::v1::CompileRequest& request) override;
   int parallelism() const override { return options_.max_processes; }
+  // "compile_worker_starts", "compile_worker_deaths" (kills after a timeout included).
+  std::map<std::string, int64_t> Counters() const override;
 
   // Kills every process; calls in progress and later ones return CANCELLED.
   void Shutdown();
@@ -100,6 +102,8 @@ class WorkerCompiler : public Compiler {
   // Processes that exist or are being started.
   int live_ ABSL_GUARDED_BY(mutex_) = 0;
   int calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t starts_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t deaths_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   std::string nvrtc_version_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Worker>> idle_ ABSL_GUARDED_BY(mutex_);

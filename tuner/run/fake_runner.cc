@@ -32,15 +32,7 @@ void AddOpWords(const std::string& op, Names& names) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<FakeRunner>> FakeRunner::Create(const device::v1::FakeScript& script) {
-  std::optional<Expression> time;
-  if (!script.time_ns().empty()) {
-    RT_ASSIGN_OR_RETURN(time, Expression::Parse(script.time_ns()));
-  }
-  std::optional<Expression> vendor_time;
-  if (!script.vendor_time_ns().empty()) {
-    RT_ASSIGN_OR_RETURN(vendor_time, Expression::Parse(script.vendor_time_ns()));
-  }
+absl::StatusOr<std::unique_ptr<FakeRunner>> FakeRunner::Create(const device::v1::FakeScript& script, Clock& clock) {
   std::vector<Rule> rules;
   for (const auto& rule : script.rule()) {
     if (rule.phase() != device::v1::FakeRule::RUN) continue;
@@ -50,11 +42,24 @@ absl::StatusOr<std::unique_ptr<FakeRunner>> FakeRunner::Create(const device::v1:
     }
     rules.push_back(std::move(parsed));
   }
-  return std::unique_ptr<FakeRunner>(
-      new FakeRunner(script, std::move(time), std::move(vendor_time), std::move(rules)));
+  std::unique_ptr<FakeRunner> runner(new FakeRunner(script, std::move(rules), clock));
+  if (!script.time_ns().empty()) {
+    RT_ASSIGN_OR_RETURN(runner->time_, Expression::Parse(script.time_ns()));
+  }
+  if (!script.vendor_time_ns().empty()) {
+    RT_ASSIGN_OR_RETURN(runner->vendor_time_, Expression::Parse(script.vendor_time_ns()));
+  }
+  if (!script.energy_uj().empty()) {
+    RT_ASSIGN_OR_RETURN(runner->energy_, Expression::Parse(script.energy_uj()));
+  }
+  return runner;
 }
 
 absl::Status FakeRunner::Pass(double seconds) {
+  if (script_.virtual_time()) {
+    clock_.Sleep(absl::Seconds(seconds));
+    return interrupted_.exchange(false) ? absl::CancelledError("interrupted") : absl::OkStatus();
+  }
   const absl::Time end = absl::Now() + absl::Seconds(seconds);
   while (absl::Now() < end && !interrupted_) absl::SleepFor(std::min(kPoll, end - absl::Now()));
   if (interrupted_.exchange(false)) return absl::CancelledError("interrupted");
@@ -69,6 +74,7 @@ bool FakeRunner::Lost() {
 
 absl::StatusOr<worker::v1::PrepareResult> FakeRunner::Prepare(const worker::v1::PrepareRequest& request) {
   interrupted_ = false;
+  ++prepares_;
   worker::v1::PrepareResult result;
   op_ = request.op();
   result.set_outcome(Lost() ? v1::DEVICE_LOST : v1::OK);
@@ -77,7 +83,8 @@ absl::StatusOr<worker::v1::PrepareResult> FakeRunner::Prepare(const worker::v1::
   return result;
 }
 
-void FakeRunner::Measure(double true_us, const worker::v1::MeasureOptions& options, worker::v1::RunResult& result) {
+void FakeRunner::Measure(double true_us, double energy_uj, const worker::v1::MeasureOptions& options,
+                         worker::v1::RunResult& result) {
   auto& m = *result.mutable_measurement();
   std::normal_distribution<double> noise(0, script_.noise());
   std::vector<double> samples;
@@ -92,6 +99,16 @@ void FakeRunner::Measure(double true_us, const worker::v1::MeasureOptions& optio
   m.set_l2(options.l2());
   m.set_clock(options.clock());
   m.set_timing(v1::GRAPH);
+  launches_ += kSamples;
+  if (script_.virtual_time() && true_us > 0) clock_.Sleep(absl::Microseconds(true_us * kSamples));
+  if (options.energy() && energy_uj > 0) {
+    m.set_energy_uj(energy_uj);
+    m.set_energy_low_uj(energy_uj * (1 - script_.noise()));
+    m.set_energy_high_uj(energy_uj * (1 + script_.noise()));
+    m.set_energy_launches(kSamples);
+  } else if (options.energy()) {
+    result.set_energy_error("the device does not count energy");
+  }
   if (!std::isfinite(m.median_us()) || m.median_us() <= 0 || m.median_us() < options.floor_us()) {
     result.set_outcome(v1::IMPLAUSIBLE);
     result.set_message(absl::StrCat("median ", m.median_us(), " us is below the floor of ", options.floor_us(), " us"));
@@ -172,8 +189,26 @@ absl::StatusOr<worker::v1::RunResult> FakeRunner::Run(const worker::v1::RunReque
     RT_ASSIGN_OR_RETURN(const int64_t value, time->Eval(names));
     time_ns = static_cast<double>(value);
   }
-  if (request.measure()) Measure(time_ns / 1e3, request.options(), result);
+  double energy_uj = 0;
+  if (energy_) {
+    RT_ASSIGN_OR_RETURN(const int64_t value, energy_->Eval(names));
+    energy_uj = static_cast<double>(value);
+  }
+  if (request.measure()) Measure(time_ns / 1e3, energy_uj, request.options(), result);
   return result;
+}
+
+absl::StatusOr<worker::v1::IdleResult> FakeRunner::Idle() {
+  worker::v1::IdleResult result;
+  if (script_.busy_polls() >= 0 && idle_polls_ >= script_.busy_polls()) return result;
+  ++idle_polls_;
+  result.set_busy_processes(1);
+  result.set_message("scripted: another process computes");
+  return result;
+}
+
+std::map<std::string, int64_t> FakeRunner::Counters() const {
+  return {{"runs", runs_}, {"launches", launches_}, {"prepares", prepares_}};
 }
 
 absl::StatusOr<worker::v1::RunResult> FakeRunner::RunBaseline(const worker::v1::BaselineRequest& request) {
@@ -186,7 +221,9 @@ absl::StatusOr<worker::v1::RunResult> FakeRunner::RunBaseline(const worker::v1::
   }
   result.set_outcome(v1::OK);
   result.set_version("fake");
-  Measure(it->second, request.options(), result);
+  Measure(it->second, 0, request.options(), result);
+  // Nobody is chosen by a baseline's energy.
+  result.clear_energy_error();
   return result;
 }
 

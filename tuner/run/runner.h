@@ -3,6 +3,10 @@
 #ifndef ROOFTUNE_TUNER_RUN_RUNNER_H_
 #define ROOFTUNE_TUNER_RUN_RUNNER_H_
 
+#include <cstdint>
+#include <map>
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "rooftune/worker/v1/worker.pb.h"
 
@@ -26,8 +30,12 @@ class Runner {
   // run again without it.
   virtual absl::StatusOr<worker::v1::RaceResult> Race(const worker::v1::RaceRequest& request) = 0;
   virtual absl::StatusOr<worker::v1::CalibrateResult> Calibrate(const worker::v1::CalibrateRequest& request) = 0;
+  // Who else computes on the device just now; does no work on it. Errors as those of Prepare.
+  virtual absl::StatusOr<worker::v1::IdleResult> Idle() = 0;
   // Ends a call in progress within 2 s (it returns CANCELLED). Callable from any thread.
   virtual void Interrupt() = 0;
+  // What happened so far, by name ("runs", "worker_starts", …); only grows. Callable from any thread.
+  virtual std::map<std::string, int64_t> Counters() const { return {}; }
 };
 
 }  // namespace rooftune

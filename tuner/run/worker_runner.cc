@@ -27,6 +27,7 @@ constexpr int kDefaultRunMs = 10'000;
 constexpr int kDefaultBaselineMs = 30'000;
 constexpr int kDefaultRaceMs = 60'000;
 constexpr int kDefaultCalibrateMs = 120'000;
+constexpr int kIdleMs = 5000;
 // A killed worker is gone after about 0.1 s; one that ends by itself has its context torn down first.
 constexpr absl::Duration kBurialPatience = absl::Seconds(5);
 constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
@@ -83,6 +84,7 @@ absl::StatusOr<std::unique_ptr<Subprocess>> WorkerRunner::Spawn(bool standby) {
   options.env = options_.env;
   if (standby) options.env.push_back(kStandby);
   options.log_prefix = absl::StrCat("run worker cuda:", options_.device, ": ");
+  ++starts_;
   return Subprocess::Spawn(options);
 }
 
@@ -94,6 +96,22 @@ absl::Status WorkerRunner::AwaitHello(Subprocess& worker) {
     return absl::UnavailableError(absl::StrCat(options_.worker_path, " is not the run worker of this version"));
   }
   return absl::OkStatus();
+}
+
+bool WorkerRunner::AwaitEnd(Subprocess& worker, absl::Time deadline, ExitInfo* exit) const {
+  return options_.await_end ? options_.await_end(worker, deadline, exit) : worker.Wait(deadline, exit);
+}
+
+std::string WorkerRunner::Quarantine() {
+  ExitInfo exit;
+  if (stuck_ != nullptr && AwaitEnd(*stuck_, absl::InfinitePast(), &exit)) {
+    LogInfo("run worker cuda:", options_.device, ": process ", stuck_->pid(),
+            " has ended after all; the quarantine is over");
+    stuck_.reset();
+  }
+  if (stuck_ == nullptr) return "";
+  return absl::StrCat("the GPU is in quarantine: process ", stuck_->pid(),
+                      " hangs in the kernel and does not end after SIGKILL; reset the GPU or restart the machine");
 }
 
 absl::Status WorkerRunner::EnsureWorker() {
@@ -132,8 +150,12 @@ std::string WorkerRunner::Bury(bool kill) {
   if (dead == nullptr) return "no worker";
   if (kill) dead->Kill();
   ExitInfo exit;
-  if (!dead->Wait(absl::Now() + kBurialPatience, &exit)) {
+  ++deaths_;
+  if (!AwaitEnd(*dead, absl::Now() + kBurialPatience, &exit)) {
     dead->Kill();
+    ++quarantines_;
+    stuck_ = std::move(dead);
+    LogError("run worker cuda:", options_.device, ": ", Quarantine());
     return "it does not end";
   }
   std::string tail = dead->OutputTail();
@@ -222,6 +244,8 @@ absl::StatusOr<WorkerRunner::Reply> WorkerRunner::CallBegun(Frame& request, absl
   for (int attempt = 0; attempt < kTries; ++attempt) {
     if (attempt > 0) absl::SleepFor(kRetryPause * attempt);
     if (interrupted()) return Cancelled();
+    lost.detail = Quarantine();
+    if (!lost.detail.empty()) return lost;
     absl::Status ready = EnsureWorker();
     if (ready.ok() && needs_problem && !is_prepared_) ready = PrepareAgain();
     if (!ready.ok()) {
@@ -254,6 +278,7 @@ absl::StatusOr<WorkerRunner::Reply> WorkerRunner::Call(Frame request, int timeou
 absl::StatusOr<worker::v1::PrepareResult> WorkerRunner::Prepare(const worker::v1::PrepareRequest& request) {
   problem_.reset();
   is_prepared_ = false;
+  ++prepares_;
   Frame frame;
   *frame.mutable_prepare() = request;
   const int timeout_ms = TimeoutOr(request.timeout_ms(), kDefaultPrepareMs);
@@ -336,6 +361,7 @@ absl::StatusOr<worker::v1::VendorResult> WorkerRunner::ListVendor(const worker::
 }
 
 absl::StatusOr<RunResult> WorkerRunner::Run(const worker::v1::RunRequest& request) {
+  ++runs_;
   Frame frame;
   *frame.mutable_run() = request;
   return CallForResult(std::move(frame), TimeoutOr(request.timeout_ms(), kDefaultRunMs));
@@ -401,6 +427,27 @@ absl::StatusOr<worker::v1::RaceResult> WorkerRunner::Race(const worker::v1::Race
     if (reply.fate == Fate::kRefused) return RefusedStatus(reply.frame);
     if (SettleRace(reply, timeout_ms, &active, &race)) return race;
   }
+}
+
+absl::StatusOr<worker::v1::IdleResult> WorkerRunner::Idle() {
+  Frame frame;
+  frame.mutable_idle();
+  RT_ASSIGN_OR_RETURN(const Reply reply, Call(std::move(frame), kIdleMs, false));
+  if (reply.fate == Fate::kAnswered) return reply.frame.idle_result();
+  if (reply.fate == Fate::kRefused) return RefusedStatus(reply.frame);
+  if (reply.fate == Fate::kNotBegun && !ever_started_) {
+    return Error(absl::StatusCode::kUnavailable, "NO_GPU", reply.detail);
+  }
+  return Error(absl::StatusCode::kUnavailable, "DEVICE_LOST",
+               absl::StrCat("the device stopped answering (", reply.detail, ")"));
+}
+
+std::map<std::string, int64_t> WorkerRunner::Counters() const {
+  return {{"runs", runs_},
+          {"prepares", prepares_},
+          {"worker_starts", starts_},
+          {"worker_deaths", deaths_},
+          {"quarantines", quarantines_}};
 }
 
 absl::StatusOr<worker::v1::CalibrateResult> WorkerRunner::Calibrate(const worker::v1::CalibrateRequest& request) {

@@ -3,7 +3,10 @@
 #ifndef ROOFTUNE_TUNER_RUN_WORKER_RUNNER_H_
 #define ROOFTUNE_TUNER_RUN_WORKER_RUNNER_H_
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +23,9 @@ namespace rooftune {
 
 // A request is charged with its worker's death only after the worker said Begin for it; a worker that dies before
 // is replaced and the request is sent again, three times at most. Then the device counts as lost.
+//
+// A worker that does not end after SIGKILL hangs in the kernel, and so does the GPU. The device is then in quarantine:
+// every call says DEVICE_LOST at once and names the process, until that has ended; nothing else is started on it.
 class WorkerRunner : public Runner {
  public:
   struct Options {
@@ -36,6 +42,8 @@ class WorkerRunner : public Runner {
     absl::Duration start_timeout = absl::Seconds(30);
     // Time a worker may take to begin a request; it covers the wait for the GPU's lease.
     absl::Duration begin_timeout = absl::Seconds(15);
+    // Test seam: whether a worker ended by the deadline; empty = Subprocess::Wait.
+    std::function<bool(Subprocess& worker, absl::Time deadline, ExitInfo* exit)> await_end;
   };
 
   // Starts nothing yet. INVALID_ARGUMENT for a negative ordinal.
@@ -48,7 +56,10 @@ class WorkerRunner : public Runner {
   absl::StatusOr<worker::v1::RunResult> RunBaseline(const worker::v1::BaselineRequest& request) override;
   absl::StatusOr<worker::v1::RaceResult> Race(const worker::v1::RaceRequest& request) override;
   absl::StatusOr<worker::v1::CalibrateResult> Calibrate(const worker::v1::CalibrateRequest& request) override;
+  absl::StatusOr<worker::v1::IdleResult> Idle() override;
   void Interrupt() override;
+  // "runs", "prepares", "worker_starts", "worker_deaths", "quarantines".
+  std::map<std::string, int64_t> Counters() const override;
 
  private:
   // What came of one request.
@@ -81,6 +92,9 @@ class WorkerRunner : public Runner {
   Reply AwaitResult(uint64_t id, absl::Duration timeout);
   // Removes the present worker and says how it ended.
   std::string Bury(bool kill);
+  bool AwaitEnd(Subprocess& worker, absl::Time deadline, ExitInfo* exit) const;
+  // Why the device is in quarantine; empty if it is not (any more).
+  std::string Quarantine();
   absl::Status EnsureWorker();
   absl::StatusOr<std::unique_ptr<Subprocess>> Spawn(bool standby);
   absl::Status AwaitHello(Subprocess& worker);
@@ -97,6 +111,9 @@ class WorkerRunner : public Runner {
   bool is_prepared_ = false;
   bool ever_started_ = false;
   std::unique_ptr<Subprocess> spare_;
+  // Killed, and has not ended.
+  std::unique_ptr<Subprocess> stuck_;
+  std::atomic<int64_t> runs_{0}, prepares_{0}, starts_{0}, deaths_{0}, quarantines_{0};
 
   absl::Mutex mutex_;
   std::unique_ptr<Subprocess> worker_;  // replaced under the mutex, used by the calling thread

@@ -34,21 +34,12 @@ int64_t SharedBytes(const v1::Resources& resources) {
   return int64_t{resources.static_shared_bytes()} + resources.dynamic_shared_bytes();
 }
 
-bool Usable(const v1::Measurement& m) { return std::isfinite(m.median_us()) && m.median_us() > 0; }
-
-struct Interval {
-  double low;
-  double high;
-};
-
-// A measurement without an interval is a point.
-Interval IntervalOf(const v1::Measurement& m) {
-  const double low = m.ci_low_us() > 0 ? m.ci_low_us() : m.median_us();
-  const double high = m.ci_high_us() > 0 ? m.ci_high_us() : m.median_us();
-  return {std::min(low, m.median_us()), std::max(high, m.median_us())};
+Score MakeScore(double value, double low, double high) {
+  if (!std::isfinite(value) || value <= 0) return {};
+  return {value, std::min(low > 0 ? low : value, value), std::max(high > 0 ? high : value, value)};
 }
 
-bool Overlap(const Interval& a, const Interval& b) { return a.low <= b.high && b.low <= a.high; }
+bool Overlap(const Score& a, const Score& b) { return a.low <= b.high && b.low <= a.high; }
 
 // "13.0" of "13.0.48".
 std::string MajorMinor(const std::string& version) {
@@ -107,43 +98,49 @@ bool ShouldStop(const StopState& state) {
          (state.time_budget_s > 0 && state.elapsed_s >= state.time_budget_s);
 }
 
-std::vector<int> SelectFinalists(const std::vector<v1::Trial>& trials, int limit) {
+bool NeedsEnergy(v1::Objective objective) { return objective == v1::ENERGY || objective == v1::ENERGY_DELAY; }
+
+Score ScoreOf(const v1::Measurement& m, v1::Objective objective) {
+  const Score time = MakeScore(m.median_us(), m.ci_low_us(), m.ci_high_us());
+  if (!NeedsEnergy(objective) || !time.usable()) return time;
+  const Score energy = MakeScore(m.energy_uj(), m.energy_low_uj(), m.energy_high_uj());
+  if (objective == v1::ENERGY || !energy.usable()) return energy;
+  return {time.value * energy.value, time.low * energy.low, time.high * energy.high};
+}
+
+std::vector<int> SelectFinalists(const std::vector<v1::Trial>& trials, int limit, v1::Objective objective) {
   std::vector<int> order;
-  for (size_t i = 0; i < trials.size(); ++i) {
-    const v1::Trial& trial = trials[i];
-    if (trial.outcome() == v1::OK && trial.has_measurement() && Usable(trial.measurement())) {
-      order.push_back(static_cast<int>(i));
-    }
+  std::vector<Score> scores;
+  for (const v1::Trial& trial : trials) {
+    scores.push_back(trial.outcome() == v1::OK ? ScoreOf(trial.measurement(), objective) : Score());
+    if (scores.back().usable()) order.push_back(static_cast<int>(scores.size()) - 1);
   }
   if (order.empty() || limit <= 0) return {};
-  const auto measured = [&trials](int i) -> const v1::Measurement& {
-    return trials[static_cast<size_t>(i)].measurement();
-  };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return measured(a).median_us() < measured(b).median_us(); });
-  const v1::Measurement& best = measured(order[0]);
-  const double reach = IntervalOf(best).high;
-  const double margin = best.median_us() * kFinalistMargin;
-  const auto out = [&](int i) { return IntervalOf(measured(i)).low > reach && measured(i).median_us() > margin; };
+  const auto score = [&scores](int i) -> const Score& { return scores[static_cast<size_t>(i)]; };
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return score(a).value < score(b).value; });
+  const double reach = score(order[0]).high;
+  const double margin = score(order[0]).value * kFinalistMargin;
+  const auto out = [&](int i) { return score(i).low > reach && score(i).value > margin; };
   order.erase(std::remove_if(order.begin(), order.end(), out), order.end());
   if (order.size() > static_cast<size_t>(limit)) order.resize(static_cast<size_t>(limit));
   return order;
 }
 
-RaceVerdict JudgeRace(const std::vector<RaceEntry>& entries) {
+RaceVerdict JudgeRace(const std::vector<RaceEntry>& entries, v1::Objective objective) {
   RaceVerdict verdict;
   std::vector<int> order;
-  for (size_t i = 0; i < entries.size(); ++i) {
-    if (entries[i].outcome == v1::OK && Usable(entries[i].measurement)) order.push_back(static_cast<int>(i));
+  std::vector<Score> scores;
+  for (const RaceEntry& entry : entries) {
+    scores.push_back(entry.outcome == v1::OK ? ScoreOf(entry.measurement, objective) : Score());
+    if (scores.back().usable()) order.push_back(static_cast<int>(scores.size()) - 1);
   }
   if (order.empty()) return verdict;
   const auto entry = [&entries](int i) -> const RaceEntry& { return entries[static_cast<size_t>(i)]; };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return entry(a).measurement.median_us() < entry(b).measurement.median_us(); });
-  const Interval fastest = IntervalOf(entry(order[0]).measurement);
+  const auto score = [&scores](int i) -> const Score& { return scores[static_cast<size_t>(i)]; };
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return score(a).value < score(b).value; });
   std::vector<int> tied;
   for (const int i : order) {
-    if (Overlap(IntervalOf(entry(i).measurement), fastest)) tied.push_back(i);
+    if (Overlap(score(i), score(order[0]))) tied.push_back(i);
   }
   verdict.winner = *std::min_element(tied.begin(), tied.end(), [&](int a, int b) {
     return std::make_tuple(entry(a).workspace_bytes, entry(a).shared_bytes, a) <
@@ -152,10 +149,9 @@ RaceVerdict JudgeRace(const std::vector<RaceEntry>& entries) {
   for (const int i : tied) {
     if (i != verdict.winner) verdict.ties.push_back(i);
   }
-  const double winner_high = IntervalOf(entry(verdict.winner).measurement).high;
   for (const int i : order) {
     if (!entry(i).incumbent) continue;
-    verdict.keep_incumbent = i == verdict.winner || winner_high >= IntervalOf(entry(i).measurement).low;
+    verdict.keep_incumbent = i == verdict.winner || score(verdict.winner).high >= score(i).low;
   }
   return verdict;
 }
@@ -168,7 +164,7 @@ struct KindVerdict {
   std::vector<int> ties;
 };
 
-KindVerdict JudgeKind(const std::vector<RaceEntry>& entries, bool vendor) {
+KindVerdict JudgeKind(const std::vector<RaceEntry>& entries, bool vendor, v1::Objective objective) {
   std::vector<RaceEntry> kind;
   std::vector<int> index;
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -176,7 +172,7 @@ KindVerdict JudgeKind(const std::vector<RaceEntry>& entries, bool vendor) {
     kind.push_back(entries[i]);
     index.push_back(static_cast<int>(i));
   }
-  const RaceVerdict verdict = JudgeRace(kind);
+  const RaceVerdict verdict = JudgeRace(kind, objective);
   KindVerdict result;
   if (verdict.winner < 0) return result;
   const auto at = [&index](int i) { return index[static_cast<size_t>(i)]; };
@@ -184,7 +180,7 @@ KindVerdict JudgeKind(const std::vector<RaceEntry>& entries, bool vendor) {
   for (const int i : verdict.ties) result.ties.push_back(at(i));
   if (!verdict.keep_incumbent) return result;
   for (size_t i = 0; i < kind.size(); ++i) {
-    if (kind[i].incumbent && kind[i].outcome == v1::OK && Usable(kind[i].measurement)) {
+    if (kind[i].incumbent && kind[i].outcome == v1::OK && ScoreOf(kind[i].measurement, objective).usable()) {
       result.best = index[i];
       result.ties.clear();
     }
@@ -194,21 +190,22 @@ KindVerdict JudgeKind(const std::vector<RaceEntry>& entries, bool vendor) {
 
 }  // namespace
 
-ProviderVerdict JudgeProviders(const std::vector<RaceEntry>& entries, bool vendor_serves) {
-  const KindVerdict templates = JudgeKind(entries, false);
-  const KindVerdict vendor = JudgeKind(entries, true);
+ProviderVerdict JudgeProviders(const std::vector<RaceEntry>& entries, bool vendor_serves, v1::Objective objective) {
+  const KindVerdict templates = JudgeKind(entries, false, objective);
+  const KindVerdict vendor = JudgeKind(entries, true, objective);
+  const auto score = [&](int i) { return ScoreOf(entries[static_cast<size_t>(i)].measurement, objective); };
   ProviderVerdict verdict;
   verdict.best_template = templates.best;
   verdict.best_vendor = vendor.best;
   bool serve_vendor = vendor.best >= 0;
   if (templates.best >= 0 && vendor.best >= 0) {
-    const Interval library = IntervalOf(entries[static_cast<size_t>(vendor.best)].measurement);
     // The winner of a tie may be a little slower than the fastest.
-    Interval own = IntervalOf(entries[static_cast<size_t>(templates.best)].measurement);
+    Score own = score(templates.best);
     for (const int i : templates.ties) {
-      const Interval other = IntervalOf(entries[static_cast<size_t>(i)].measurement);
-      own = {std::min(own.low, other.low), std::min(own.high, other.high)};
+      own.low = std::min(own.low, score(i).low);
+      own.high = std::min(own.high, score(i).high);
     }
+    const Score library = score(vendor.best);
     serve_vendor = vendor_serves ? own.high >= library.low : library.high < own.low;
   }
   verdict.served = serve_vendor ? vendor.best : templates.best;

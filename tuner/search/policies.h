@@ -35,11 +35,22 @@ struct StopState {
 // True if no further candidate may be started. Budgets are exact.
 bool ShouldStop(const StopState& state);
 
-// Trials worth the final race: OK ones whose interval reaches down to the best one's upper end or within
-// 3 % of the best median; best first, at most `limit`.
-std::vector<int> SelectFinalists(const std::vector<v1::Trial>& trials, int limit);
+// What a measurement is worth to an objective; less is better. All 0 if it has no usable value: no time, or no energy
+// where the objective needs it. A measurement without an interval is a point.
+struct Score {
+  double value = 0;
+  double low = 0;
+  double high = 0;
+  bool usable() const { return value > 0; }
+};
+Score ScoreOf(const v1::Measurement& measurement, v1::Objective objective);
+bool NeedsEnergy(v1::Objective objective);
 
-// Index of the entrant to crown among finalists raced together: the lowest median; among those whose
+// Trials worth the final race: OK ones whose interval reaches down to the best one's upper end or within
+// 3 % of the best value; best first, at most `limit`.
+std::vector<int> SelectFinalists(const std::vector<v1::Trial>& trials, int limit, v1::Objective objective = v1::TIME);
+
+// Index of the entrant to crown among finalists raced together: the lowest score; among those whose
 // interval overlaps its (a tie), the one with the smaller footprint (workspace, then shared memory, then
 // order). -1 if none has a measurement.
 struct RaceEntry {
@@ -60,7 +71,7 @@ struct RaceVerdict {
   // The incumbent stays unless the winner's interval lies wholly below its.
   bool keep_incumbent = false;
 };
-RaceVerdict JudgeRace(const std::vector<RaceEntry>& entries);
+RaceVerdict JudgeRace(const std::vector<RaceEntry>& entries, v1::Objective objective = v1::TIME);
 
 // Who is served when a vendor's library raced along: templates are judged among themselves and so is the library
 // (JudgeRace, each with its own incumbent). Indices into the entries; -1 = none could be measured.
@@ -75,7 +86,8 @@ struct ProviderVerdict {
   std::vector<int> ties;
 };
 // `vendor_serves`: the current record of the key is the library's.
-ProviderVerdict JudgeProviders(const std::vector<RaceEntry>& entries, bool vendor_serves);
+ProviderVerdict JudgeProviders(const std::vector<RaceEntry>& entries, bool vendor_serves,
+                               v1::Objective objective = v1::TIME);
 
 // Deadline of one candidate on the GPU in milliseconds: from its predicted time, never under 1000 (a trap
 // takes up to 0.6 s to be reported). A positive `requested_ms` takes the prediction's place.

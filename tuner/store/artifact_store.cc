@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <map>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "base/log.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
+#include "tuner/store/artifact_usage.h"
 #include "tuner/store/data_dir.h"
 
 namespace rooftune {
@@ -44,7 +46,9 @@ absl::Status NoArtifact(const std::string& digest) {
 
 class DirectoryArtifactStore : public ArtifactStore {
  public:
-  explicit DirectoryArtifactStore(std::string dir) : dir_(std::move(dir)) {}
+  DirectoryArtifactStore(std::string dir, Options options) : dir_(std::move(dir)), options_(std::move(options)) {
+    if (options_.max_bytes > 0) usage_ = std::make_unique<ArtifactUsage>(dir_);
+  }
 
   absl::StatusOr<std::string> Put(absl::string_view data) override {
     RT_RETURN_IF_ERROR(CheckSize(data));
@@ -52,9 +56,20 @@ class DirectoryArtifactStore : public ArtifactStore {
     const std::string path = PathOf(digest);
     // What lies there may have been damaged since: only equal bytes make the write free.
     const absl::StatusOr<std::string> present = ReadFile(path, kMaxArtifactBytes);
-    if (present.ok() && *present == data) return digest;
-    RT_RETURN_IF_ERROR(MakeDirs(absl::StrCat(dir_, "/", digest.substr(0, 2))));
-    RT_RETURN_IF_ERROR(WriteFileAtomic(path, data));
+    if (present.ok() && *present == data) {
+      Used(digest, data.size());
+      return digest;
+    }
+    absl::Status written = Write(digest, data);
+    // Half of what may be kept: a full disk is no place to be stingy.
+    if (absl::IsResourceExhausted(written) && Evict(options_.max_bytes / 2, digest)) written = Write(digest, data);
+    RT_RETURN_IF_ERROR(written);
+    ++writes_;
+    Used(digest, data.size());
+    if (usage_ != nullptr && usage_->total_bytes() > options_.max_bytes) {
+      // Some room, so that not every write has to look for victims.
+      Evict(options_.max_bytes / 10 * 9, digest);
+    }
     return digest;
   }
 
@@ -63,13 +78,51 @@ class DirectoryArtifactStore : public ArtifactStore {
     absl::StatusOr<std::string> data = ReadFile(PathOf(digest), kMaxArtifactBytes);
     if (absl::IsNotFound(data.status())) return NoArtifact(digest);
     if (!data.ok() && !absl::IsResourceExhausted(data.status())) return data.status();
-    if (data.ok() && Sha256Hex(*data) == digest) return data;
-    return Quarantine(digest);
+    if (!data.ok() || Sha256Hex(*data) != digest) return Quarantine(digest);
+    Used(digest, data->size());
+    return data;
+  }
+
+  std::map<std::string, int64_t> Counters() const override {
+    return {{"artifact_writes", writes_}, {"artifact_evictions", evictions_}};
   }
 
  private:
   std::string PathOf(const std::string& digest) const {
     return absl::StrCat(dir_, "/", digest.substr(0, 2), "/", digest);
+  }
+
+  absl::Status Write(const std::string& digest, absl::string_view data) {
+    RT_RETURN_IF_ERROR(MakeDirs(absl::StrCat(dir_, "/", digest.substr(0, 2))));
+    return WriteFileAtomic(PathOf(digest), data);
+  }
+
+  void Used(const std::string& digest, size_t bytes) {
+    if (usage_ != nullptr) usage_->Used(digest, static_cast<int64_t>(bytes));
+  }
+
+  // Down to `target` bytes, sparing `newest` and what is in use. True if anything went.
+  bool Evict(int64_t target, const std::string& newest) {
+    if (usage_ == nullptr) return false;
+    std::set<std::string> spared;
+    if (options_.in_use != nullptr) {
+      absl::StatusOr<std::set<std::string>> in_use = options_.in_use();
+      if (!in_use.ok()) {
+        LogWarning("no binary is removed, since it is not known which are served: ", in_use.status().message());
+        return false;
+      }
+      spared = *std::move(in_use);
+    }
+    spared.insert(newest);
+    const int removed = usage_->Evict(target, spared);
+    evictions_ += removed;
+    if (removed > 0) {
+      LogInfo(removed, " binaries removed that were not used for longest");
+    } else {
+      LogWarning("the binaries take ", usage_->total_bytes(),
+                 " bytes and all that could go are served: raise the limit");
+    }
+    return removed > 0;
   }
 
   // Kept for whoever wants to know what happened, under a name that is free.
@@ -85,6 +138,11 @@ class DirectoryArtifactStore : public ArtifactStore {
   }
 
   const std::string dir_;
+  const Options options_;
+  // Only with a limit.
+  std::unique_ptr<ArtifactUsage> usage_;
+  std::atomic<int64_t> writes_{0};
+  std::atomic<int64_t> evictions_{0};
 };
 
 class MemoryArtifactStore : public ArtifactStore {
@@ -112,9 +170,9 @@ class MemoryArtifactStore : public ArtifactStore {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ArtifactStore>> ArtifactStore::OpenDirectory(const std::string& dir) {
+absl::StatusOr<std::unique_ptr<ArtifactStore>> ArtifactStore::OpenDirectory(const std::string& dir, Options options) {
   RT_RETURN_IF_ERROR(PrepareDataDir(dir));
-  return std::make_unique<DirectoryArtifactStore>(dir);
+  return std::make_unique<DirectoryArtifactStore>(dir, std::move(options));
 }
 
 std::unique_ptr<ArtifactStore> ArtifactStore::InMemory() { return std::make_unique<MemoryArtifactStore>(); }

@@ -24,6 +24,9 @@ struct MemoryStore::State : public Tables {
   std::vector<v1::TuningRecord> records;
   std::map<std::string, size_t> record_by_name;
   std::map<std::string, device::v1::Calibration> calibrations;
+  std::map<std::string, worker::v1::CompileResult> compile_failures;
+  // Keys in order of writing.
+  std::vector<std::string> compile_failure_order;
   int64_t generation = 0;
 
   absl::StatusOr<std::optional<SweepFacts>> FindSweep(const std::string& name) override {
@@ -91,6 +94,18 @@ struct MemoryStore::State : public Tables {
   absl::Status WriteCalibration(const device::v1::Calibration& calibration) override {
     device::v1::Calibration& newest = calibrations[calibration.device_key()];
     if (TimeMicros(calibration.time()) >= TimeMicros(newest.time())) newest = calibration;
+    return absl::OkStatus();
+  }
+
+  absl::Status WriteCompileFailure(const std::string& key, const worker::v1::CompileResult& result) override {
+    auto& order = compile_failure_order;
+    order.erase(std::remove(order.begin(), order.end(), key), order.end());
+    order.push_back(key);
+    compile_failures[key] = result;
+    if (order.size() > static_cast<size_t>(kMaxCompileFailures)) {
+      compile_failures.erase(order.front());
+      order.erase(order.begin());
+    }
     return absl::OkStatus();
   }
 };
@@ -253,6 +268,16 @@ absl::StatusOr<int64_t> MemoryStore::CurrentGeneration() {
   return state_->generation;
 }
 
+absl::StatusOr<std::set<std::string>> MemoryStore::ServedArtifacts(int64_t generations_back) {
+  absl::MutexLock lock(&mutex_);
+  std::set<std::string> digests;
+  for (const v1::TuningRecord& r : state_->records) {
+    const bool served = r.to_generation() == 0 || r.to_generation() >= state_->generation - generations_back;
+    if (served && !r.artifact_digest().empty()) digests.insert(r.artifact_digest());
+  }
+  return digests;
+}
+
 absl::Status MemoryStore::PutCalibration(const device::v1::Calibration& calibration) {
   return Write(false, [&](Tables& tables) { return ApplyPutCalibration(tables, calibration); });
 }
@@ -262,6 +287,19 @@ absl::StatusOr<device::v1::Calibration> MemoryStore::GetCalibration(const std::s
   const auto found = state_->calibrations.find(device_key);
   if (found == state_->calibrations.end()) {
     return Error(absl::StatusCode::kNotFound, "NOT_CALIBRATED", absl::StrCat("no calibration of ", device_key));
+  }
+  return found->second;
+}
+
+absl::Status MemoryStore::PutCompileFailure(const std::string& key, const worker::v1::CompileResult& result) {
+  return Write(false, [&](Tables& tables) { return ApplyPutCompileFailure(tables, key, result); });
+}
+
+absl::StatusOr<worker::v1::CompileResult> MemoryStore::GetCompileFailure(const std::string& key) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = state_->compile_failures.find(key);
+  if (found == state_->compile_failures.end()) {
+    return Error(absl::StatusCode::kNotFound, "NO_COMPILE_FAILURE", absl::StrCat("no failed compile ", key));
   }
   return found->second;
 }

@@ -43,8 +43,11 @@ class MemoryStore : public Store {
   absl::StatusOr<Page<v1::TuningRecord>> ListRecords(const RecordFilter& filter, int limit,
                                                      const std::string& token) override;
   absl::StatusOr<int64_t> CurrentGeneration() override;
+  absl::StatusOr<std::set<std::string>> ServedArtifacts(int64_t generations_back) override;
   absl::Status PutCalibration(const device::v1::Calibration& calibration) override;
   absl::StatusOr<device::v1::Calibration> GetCalibration(const std::string& device_key) override;
+  absl::Status PutCompileFailure(const std::string& key, const worker::v1::CompileResult& result) override;
+  absl::StatusOr<worker::v1::CompileResult> GetCompileFailure(const std::string& key) override;
   absl::Status Import(const std::vector<v1::ExportLine>& lines, int* sweeps, int* trials, int* records,
                       int* duplicates) override;
 

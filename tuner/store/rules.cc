@@ -111,6 +111,15 @@ absl::Status ApplyPutCalibration(Tables& tables, const device::v1::Calibration& 
   return tables.WriteCalibration(calibration);
 }
 
+absl::Status ApplyPutCompileFailure(Tables& tables, const std::string& key, const worker::v1::CompileResult& result) {
+  if (key.empty()) return BadRow("a failed compile without a key");
+  if (result.outcome() != v1::COMPILE_FAILED || !result.cubin().empty()) {
+    return BadRow(absl::StrCat("compile ", key, " did not fail"));
+  }
+  RT_RETURN_IF_ERROR(CheckSize(result, key));
+  return tables.WriteCompileFailure(key, result);
+}
+
 absl::StatusOr<int64_t> ApplyPublish(Tables& tables, const std::vector<v1::TuningRecord>& records) {
   if (records.empty()) return BadRow("no records to publish");
   std::map<std::string, std::vector<v1::TuningRecord>> by_key;

@@ -26,6 +26,7 @@ int PageLimit(int limit);
 absl::Status ApplyPutSweep(Tables& tables, const v1::Sweep& sweep);
 absl::Status ApplyPutTrial(Tables& tables, const v1::Trial& trial);
 absl::Status ApplyPutCalibration(Tables& tables, const device::v1::Calibration& calibration);
+absl::Status ApplyPutCompileFailure(Tables& tables, const std::string& key, const worker::v1::CompileResult& result);
 // The new generation.
 absl::StatusOr<int64_t> ApplyPublish(Tables& tables, const std::vector<v1::TuningRecord>& records);
 

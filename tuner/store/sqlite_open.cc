@@ -34,6 +34,7 @@ absl::Status CheckMagic(const std::string& path) {
 
 absl::Status SetUpWriter(SqliteDb& db, const SqliteStore::Options& options) {
   RT_RETURN_IF_ERROR(CheckSchema(db, SchemaSteps()));
+  sqlite3_busy_timeout(db.handle(), options.busy_timeout_ms);
   if (options.max_pages > 0) {
     RT_RETURN_IF_ERROR(db.QueryText(absl::StrCat("PRAGMA max_page_count=", options.max_pages)).status());
   }

@@ -96,6 +96,10 @@ constexpr char kCurrentRecords[] =
 constexpr char kSupersede[] = "UPDATE records SET to_generation=? WHERE target_key=? AND to_generation=0";
 constexpr char kGeneration[] = "SELECT value FROM meta WHERE key='generation'";
 constexpr char kSetGeneration[] = "UPDATE meta SET value=? WHERE key='generation'";
+constexpr char kWriteCompileFailure[] =
+    "INSERT OR REPLACE INTO compile_failures(key, nvrtc, message, digest, payload) VALUES(?,?,?,?,?)";
+constexpr char kTrimCompileFailures[] =
+    "DELETE FROM compile_failures WHERE seq <= (SELECT max(seq) FROM compile_failures) - ?";
 constexpr char kWriteCalibration[] = "INSERT INTO calibrations(device_key, time_us, digest, payload) VALUES(?,?,?,?)";
 
 }  // namespace
@@ -120,8 +124,9 @@ absl::Status ParsePayload(const std::string& digest, const std::string& payload,
 
 absl::StatusOr<std::unique_ptr<SqliteTables>> SqliteTables::Create(SqliteDb* db) {
   std::unique_ptr<SqliteTables> tables(new SqliteTables());
-  for (const char* sql : {kWriteSweep, kWriteTrial, kInsertRecord, kFindSweep, kFindRequestId, kFindTrial, kHasRecord,
-                          kCurrentRecords, kSupersede, kGeneration, kSetGeneration, kWriteCalibration}) {
+  for (const char* sql :
+       {kWriteSweep, kWriteTrial, kInsertRecord, kFindSweep, kFindRequestId, kFindTrial, kHasRecord, kCurrentRecords,
+        kSupersede, kGeneration, kSetGeneration, kWriteCalibration, kWriteCompileFailure, kTrimCompileFailures}) {
     RT_ASSIGN_OR_RETURN(SqliteStatement statement, db->Prepare(sql));
     tables->statements_[sql] = std::make_unique<SqliteStatement>(std::move(statement));
   }
@@ -281,6 +286,14 @@ absl::Status SqliteTables::WriteCalibration(const device::v1::Calibration& calib
   RT_ASSIGN_OR_RETURN(SqliteStatement* const write, Statement(kWriteCalibration));
   Binder(write).Text(calibration.device_key()).Int(TimeMicros(calibration.time())).Payload(calibration);
   return write->Run();
+}
+
+absl::Status SqliteTables::WriteCompileFailure(const std::string& key, const worker::v1::CompileResult& result) {
+  RT_ASSIGN_OR_RETURN(SqliteStatement* const write, Statement(kWriteCompileFailure));
+  Binder(write).Text(key).Text(result.nvrtc_version()).Text(result.log()).Payload(result);
+  RT_RETURN_IF_ERROR(write->Run());
+  RT_ASSIGN_OR_RETURN(SqliteStatement* const trim, Statement(kTrimCompileFailures));
+  return trim->Bind(1, kMaxCompileFailures).Run();
 }
 
 }  // namespace rooftune

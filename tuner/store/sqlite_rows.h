@@ -32,6 +32,7 @@ class SqliteTables : public Tables {
   absl::StatusOr<int64_t> Generation() override;
   absl::Status SetGeneration(int64_t generation) override;
   absl::Status WriteCalibration(const device::v1::Calibration& calibration) override;
+  absl::Status WriteCompileFailure(const std::string& key, const worker::v1::CompileResult& result) override;
 
  private:
   SqliteTables() = default;

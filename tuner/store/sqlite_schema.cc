@@ -141,10 +141,22 @@ SELECT name, op, op_kind, device_key, provider, template, config,
 FROM records;
 )sql";
 
+// Failed compiles are no longer forgotten by a restart.
+constexpr char kVersion2[] = R"sql(
+CREATE TABLE compile_failures(
+  seq INTEGER PRIMARY KEY,
+  key TEXT NOT NULL UNIQUE,
+  nvrtc TEXT NOT NULL,
+  message TEXT NOT NULL,
+  digest TEXT NOT NULL,
+  payload BLOB NOT NULL
+) STRICT;
+)sql";
+
 }  // namespace
 
 const std::vector<std::string>& SchemaSteps() {
-  static const auto* const steps = new std::vector<std::string>{kVersion1};
+  static const auto* const steps = new std::vector<std::string>{kVersion1, kVersion2};
   return *steps;
 }
 
@@ -174,6 +186,7 @@ absl::Status CheckSchema(SqliteDb& db, const std::vector<std::string>& steps) {
 
 absl::Status Migrate(SqliteDb& db, const std::vector<std::string>& steps) {
   RT_ASSIGN_OR_RETURN(int64_t version, db.QueryInt("PRAGMA user_version"));
+  const bool fresh = version == 0;
   for (; version < static_cast<int64_t>(steps.size()); ++version) {
     RT_RETURN_IF_ERROR(db.Execute("BEGIN IMMEDIATE"));
     absl::Status status = db.Execute(steps[static_cast<size_t>(version)]);
@@ -186,7 +199,7 @@ absl::Status Migrate(SqliteDb& db, const std::vector<std::string>& steps) {
       if (db.InTransaction()) (void)db.Execute("ROLLBACK");
       return Annotate(status, absl::StrCat("schema step ", version + 1));
     }
-    if (version > 0) LogInfo("database brought from version ", version, " to ", version + 1);
+    if (!fresh) LogInfo("database brought from version ", version, " to ", version + 1);
   }
   return absl::OkStatus();
 }

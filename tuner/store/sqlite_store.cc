@@ -217,6 +217,21 @@ absl::StatusOr<int64_t> SqliteStore::CurrentGeneration() {
   return reader_->QueryInt("SELECT value FROM meta WHERE key='generation'");
 }
 
+absl::StatusOr<std::set<std::string>> SqliteStore::ServedArtifacts(int64_t generations_back) {
+  absl::MutexLock lock(&read_mutex_);
+  RT_ASSIGN_OR_RETURN(SqliteStatement rows,
+                      reader_->Prepare("SELECT DISTINCT artifact_digest FROM records WHERE artifact_digest != '' AND "
+                                       "(to_generation = 0 OR to_generation >= "
+                                       "(SELECT value FROM meta WHERE key='generation') - ?)"));
+  rows.Bind(1, generations_back);
+  std::set<std::string> digests;
+  while (true) {
+    RT_ASSIGN_OR_RETURN(const bool row, rows.Step());
+    if (!row) return digests;
+    digests.insert(rows.Text(0));
+  }
+}
+
 absl::Status SqliteStore::PutCalibration(const device::v1::Calibration& calibration) {
   return writer_->Write([&](Tables& tables) { return ApplyPutCalibration(tables, calibration); });
 }
@@ -225,6 +240,19 @@ absl::StatusOr<device::v1::Calibration> SqliteStore::GetCalibration(const std::s
   return ReadOne<device::v1::Calibration>(
       "SELECT digest, payload FROM calibrations WHERE device_key=? ORDER BY time_us DESC, seq DESC LIMIT 1", device_key,
       NotFound("NOT_CALIBRATED", absl::StrCat("no calibration of ", device_key)));
+}
+
+absl::Status SqliteStore::PutCompileFailure(const std::string& key, const worker::v1::CompileResult& result) {
+  return writer_->Write([&](Tables& tables) { return ApplyPutCompileFailure(tables, key, result); });
+}
+
+absl::StatusOr<worker::v1::CompileResult> SqliteStore::GetCompileFailure(const std::string& key) {
+  return ReadOne<worker::v1::CompileResult>("SELECT digest, payload FROM compile_failures WHERE key=?", key,
+                                            NotFound("NO_COMPILE_FAILURE", absl::StrCat("no failed compile ", key)));
+}
+
+std::map<std::string, int64_t> SqliteStore::Counters() const {
+  return {{"store_commits", commits()}, {"store_corrupt_rows", corrupt_rows()}};
 }
 
 absl::Status SqliteStore::Import(const std::vector<v1::ExportLine>& lines, int* sweeps, int* trials, int* records,

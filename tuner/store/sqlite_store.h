@@ -25,6 +25,8 @@ class SqliteStore : public Store {
   struct Options {
     // Writes waiting at most; more block their callers.
     int max_queued = 1024;
+    // How long a write waits for a lock that another program holds.
+    int busy_timeout_ms = 5000;
     // Test seam: pages the file may have; 0 = no limit. A full file behaves as a full disk.
     int max_pages = 0;
     // Test seam: SQLite's layer to the system, e.g. "unix-none", which has no shared memory; empty = the default.
@@ -51,10 +53,16 @@ class SqliteStore : public Store {
   absl::StatusOr<Page<v1::TuningRecord>> ListRecords(const RecordFilter& filter, int limit,
                                                      const std::string& token) override;
   absl::StatusOr<int64_t> CurrentGeneration() override;
+  absl::StatusOr<std::set<std::string>> ServedArtifacts(int64_t generations_back) override;
   absl::Status PutCalibration(const device::v1::Calibration& calibration) override;
   absl::StatusOr<device::v1::Calibration> GetCalibration(const std::string& device_key) override;
+  absl::Status PutCompileFailure(const std::string& key, const worker::v1::CompileResult& result) override;
+  absl::StatusOr<worker::v1::CompileResult> GetCompileFailure(const std::string& key) override;
   absl::Status Import(const std::vector<v1::ExportLine>& lines, int* sweeps, int* trials, int* records,
                       int* duplicates) override;
+
+  // "store_commits", "store_corrupt_rows".
+  std::map<std::string, int64_t> Counters() const override;
 
   // Damaged rows met while reading.
   int64_t corrupt_rows() const { return corrupt_rows_; }

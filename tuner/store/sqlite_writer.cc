@@ -56,8 +56,11 @@ void SqliteWriter::Loop() {
       queue_.clear();
     }
     if (!CommitTogether(jobs)) {
-      // A full disk or the like took the whole transaction: what fits alone still gets in.
+      // A full disk or the like took the whole transaction: what fits alone still gets in. A lock that another program
+      // holds is waited for once, not once a job.
+      const bool busy = ErrorReason(jobs[0]->result) == "DATABASE_BUSY";
       for (Job* job : jobs) {
+        if (busy) break;
         if (!CommitTogether({job}) && job->result.ok()) job->result = absl::InternalError("transaction lost");
       }
     }

@@ -7,13 +7,16 @@
 #define ROOFTUNE_TUNER_STORE_STORE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "rooftune/v1/records.pb.h"
+#include "rooftune/worker/v1/worker.pb.h"
 
 namespace rooftune {
 
@@ -35,6 +38,8 @@ struct RecordFilter {
   v1::EvidenceLevel min_evidence = v1::EVIDENCE_LEVEL_UNSPECIFIED;
   bool include_superseded = false;
 };
+
+inline constexpr int64_t kMaxCompileFailures = 20'000;
 
 class Store {
  public:
@@ -67,9 +72,22 @@ class Store {
                                                              const std::string& token) = 0;
   virtual absl::StatusOr<int64_t> CurrentGeneration() = 0;
 
+  // Digests of the binaries of all records that are current or were within the last `generations_back` generations.
+  virtual absl::StatusOr<std::set<std::string>> ServedArtifacts(int64_t generations_back) = 0;
+
   // Newest calibration of a device.
   virtual absl::Status PutCalibration(const device::v1::Calibration& calibration) = 0;
   virtual absl::StatusOr<device::v1::Calibration> GetCalibration(const std::string& device_key) = 0;
+
+  // Sources that the compiler refused, by a key of everything that decides (kernels/candidate.h), so that they are not
+  // compiled again after a restart. The newest kMaxCompileFailures are kept. INVALID_ARGUMENT (BAD_ROW) for anything
+  // but COMPILE_FAILED.
+  virtual absl::Status PutCompileFailure(const std::string& key, const worker::v1::CompileResult& result) = 0;
+  // NOT_FOUND (NO_COMPILE_FAILURE).
+  virtual absl::StatusOr<worker::v1::CompileResult> GetCompileFailure(const std::string& key) = 0;
+
+  // What happened so far, by name ("store_commits", …); only grows.
+  virtual std::map<std::string, int64_t> Counters() const { return {}; }
 
   // All or nothing, idempotent by name. Counts into `response`. INVALID_ARGUMENT for lines that do not hold
   // together (no run first, a trial of an unknown sweep, measurements without a device).

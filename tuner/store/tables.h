@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "rooftune/v1/records.pb.h"
+#include "rooftune/worker/v1/worker.pb.h"
 
 namespace rooftune {
 
@@ -52,6 +53,9 @@ class Tables {
   virtual absl::Status SetGeneration(int64_t generation) = 0;
 
   virtual absl::Status WriteCalibration(const device::v1::Calibration& calibration) = 0;
+
+  // Replaces by key; drops the oldest past kMaxCompileFailures.
+  virtual absl::Status WriteCompileFailure(const std::string& key, const worker::v1::CompileResult& result) = 0;
 };
 
 }  // namespace rooftune

@@ -10,6 +10,8 @@
 #include "absl/time/clock.h"
 #include "base/error.h"
 #include "base/file_util.h"
+#include "base/log.h"
+#include "base/sha256.h"
 #include "base/status_macros.h"
 #include "kernels/candidate.h"
 #include "rooftune/device/v1/fake.pb.h"
@@ -26,6 +28,29 @@ namespace {
 
 constexpr absl::Duration kProbeTimeout = absl::Seconds(30);
 constexpr char kDefaultModel[] = "h200-sxm";
+
+absl::StatusOr<device::v1::FakeScript> ReadScript(const std::string& path) {
+  RT_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 1 << 20));
+  device::v1::FakeScript script;
+  if (google::protobuf::TextFormat::ParseFromString(text, &script)) return script;
+  return Error(absl::StatusCode::kInvalidArgument, "BAD_DEVICE",
+               absl::StrCat(path, " is no fake device (rooftune.device.v1.FakeScript as textproto)"));
+}
+
+// A failure that can't be remembered is compiled again after a restart, no more than that.
+CachingCompiler::FailureMemory FailuresIn(Store* store) {
+  if (store == nullptr) return {};
+  CachingCompiler::FailureMemory memory;
+  memory.recall = [store](const std::string& key) -> std::optional<worker::v1::CompileResult> {
+    const auto known = store->GetCompileFailure(key);
+    return known.ok() ? std::optional<worker::v1::CompileResult>(*known) : std::nullopt;
+  };
+  memory.remember = [store](const std::string& key, const worker::v1::CompileResult& result) {
+    const absl::Status kept = store->PutCompileFailure(key, result);
+    if (!kept.ok()) LogWarning("a failed compile is not remembered: ", kept.message());
+  };
+  return memory;
+}
 
 // Makes backends one after another; what they share (compiler, probe) is made when first needed.
 class Factory {
@@ -63,7 +88,9 @@ absl::Status Factory::AddCompiler() {
     // Lookups and estimates go on; sweeps will fail with this text.
     set_.notes.push_back(absl::StrCat("nothing can be compiled: ", std::string(version.status().message())));
   }
-  auto caching = std::make_unique<CachingCompiler>(std::move(workers), CompileKey);
+  CachingCompiler::Options cache;
+  cache.failures = FailuresIn(options_.store);
+  auto caching = std::make_unique<CachingCompiler>(std::move(workers), CompileKey, std::move(cache));
   set_.compiler = caching.get();
   set_.compilers.push_back(std::move(caching));
   return absl::OkStatus();
@@ -123,6 +150,8 @@ absl::Status Factory::AddCuda(const worker::v1::DeviceInfo& info) {
   backend.environment.set_rooftune(options_.version);
   backend.compiler = set_.compiler;
   backend.sharing = info.sharing();
+  backend.environment.set_sharing(info.sharing());
+  backend.policy = options_.policy;
   if (!info.sharing().empty()) set_.notes.push_back(absl::StrCat(backend.id, ": ", info.sharing()));
   WorkerRunner::Options options;
   options.worker_path = options_.worker_path;
@@ -146,24 +175,32 @@ absl::Status Factory::AddModel(const std::string& id) {
 }
 
 absl::Status Factory::AddFake(const std::string& path) {
-  RT_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 1 << 20));
-  device::v1::FakeScript script;
-  if (!google::protobuf::TextFormat::ParseFromString(text, &script)) {
-    return Error(absl::StatusCode::kInvalidArgument, "BAD_DEVICE",
-                 absl::StrCat(path, " is no fake device (rooftune.device.v1.FakeScript as textproto)"));
-  }
+  RT_ASSIGN_OR_RETURN(const device::v1::FakeScript script, ReadScript(path));
   Backend backend;
   RT_ASSIGN_OR_RETURN(backend.profile, catalog_.ById(script.profile()));
+  const bool skips = script.virtual_time() && options_.virtual_clock != nullptr;
+  Clock& clock = skips ? *options_.virtual_clock : Clock::Real();
+  backend.policy = options_.policy;
   backend.id = absl::StrCat("fake:", script.name());
   backend.device_key = absl::StrCat("fake/", script.name());
   backend.kind = v1::Device::FAKE;
   backend.environment.set_driver("fake");
   backend.environment.set_nvrtc("fake 1.0");
   backend.environment.set_rooftune(options_.version);
-  RT_ASSIGN_OR_RETURN(auto compiler, FakeCompiler::Create(script));
-  RT_ASSIGN_OR_RETURN(backend.runner, FakeRunner::Create(script));
-  backend.compiler = compiler.get();
-  set_.compilers.push_back(std::move(compiler));
+  RT_ASSIGN_OR_RETURN(auto compiler, FakeCompiler::Create(script, clock));
+  RT_ASSIGN_OR_RETURN(backend.runner, FakeRunner::Create(script, clock));
+  CachingCompiler::Options cache;
+  cache.failures = FailuresIn(options_.store);
+  // Rules are the fake's toolchain: another script, other failures.
+  const std::string toolchain = Fingerprint().Add("fake").Add(script.SerializeAsString()).Key();
+  auto caching = std::make_unique<CachingCompiler>(
+      std::move(compiler),
+      [toolchain](const worker::v1::CompileRequest& request, absl::string_view nvrtc) {
+        return Fingerprint().Add(toolchain).Add(CompileKey(request, nvrtc)).Key();
+      },
+      std::move(cache));
+  backend.compiler = caching.get();
+  set_.compilers.push_back(std::move(caching));
   set_.backends.push_back(std::move(backend));
   return absl::OkStatus();
 }
@@ -179,6 +216,18 @@ absl::StatusOr<worker::v1::ProbeResult> RunProbe(const std::string& worker_path)
   if (!frame.ok()) return Annotate(frame.status(), absl::StrCat("probing with ", worker_path));
   if (!frame->has_probe_result()) return absl::DataLossError(absl::StrCat(worker_path, " answered the probe with something else"));
   return frame->probe_result();
+}
+
+absl::StatusOr<ScriptedWorld> ReadScriptedWorld(const std::vector<std::string>& flags) {
+  ScriptedWorld world;
+  for (const std::string& flag : flags) {
+    absl::string_view path = flag;
+    if (!absl::ConsumePrefix(&path, "fake:")) continue;
+    RT_ASSIGN_OR_RETURN(const device::v1::FakeScript script, ReadScript(std::string(path)));
+    world.virtual_time = world.virtual_time || script.virtual_time();
+    world.store_faults.insert(world.store_faults.end(), script.store_fault().begin(), script.store_fault().end());
+  }
+  return world;
 }
 
 absl::StatusOr<BackendSet> MakeBackends(const std::vector<std::string>& flags, const ProfileCatalog& catalog,

@@ -7,7 +7,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "rooftune/device/v1/fake.pb.h"
 #include "rooftune/worker/v1/worker.pb.h"
+#include "tuner/store/store.h"
 #include "tuner/sweep/backend.h"
 
 namespace rooftune {
@@ -19,7 +22,21 @@ struct BackendFactoryOptions {
   int compile_processes = 0;
   // For Environment.rooftune.
   std::string version;
+  // Of real and fake GPUs.
+  MeasurePolicy policy;
+  // Where failed compiles are remembered across restarts; null = nowhere. Borrowed.
+  Store* store = nullptr;
+  // Of fake devices whose script says `virtual_time`. Borrowed.
+  Clock* virtual_clock = nullptr;
 };
+
+// What scripts of the flags' fake devices ask of the whole daemon.
+struct ScriptedWorld {
+  bool virtual_time = false;
+  std::vector<device::v1::StoreFault> store_faults;
+};
+// Errors as those of MakeBackends for `fake:` flags; other flags are passed over.
+absl::StatusOr<ScriptedWorld> ReadScriptedWorld(const std::vector<std::string>& flags);
 
 struct BackendSet {
   // Real compiler, and one a fake device. Outlive the backends.

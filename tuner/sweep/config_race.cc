@@ -6,8 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "tuner/search/policies.h"
+#include "tuner/sweep/await_idle.h"
 #include "tuner/sweep/describe_trial.h"
 #include "tuner/sweep/measure_policy.h"
 #include "tuner/sweep/prepare_device.h"
@@ -31,6 +33,7 @@ ConfigRace::ConfigRace(Context context, const v1::RaceConfigsRequest& request) :
   spec_.set_l2(request.l2() == v1::L2_STATE_UNSPECIFIED ? v1::COLD : request.l2());
   spec_.set_clock(request.clock() == v1::CLOCK_STATE_UNSPECIFIED ? v1::COOL : request.clock());
   spec_.set_seed(request.seed() == 0 ? 1 : request.seed());
+  spec_.set_objective(request.objective());
 }
 
 absl::StatusOr<std::unique_ptr<ConfigRace>> ConfigRace::Create(Context context, const v1::RaceConfigsRequest& request,
@@ -147,6 +150,9 @@ absl::Status ConfigRace::Take(const worker::v1::RunResult& result, double wall_s
     trial.set_evidence(result.has_measurement() ? v1::MEASURED : v1::VERIFIED);
   }
   FlagBeatsAttainable(plan_.bounds, trial);
+  if (!result.energy_error().empty()) {
+    trial.set_message(absl::StrCat(trial.message(), trial.message().empty() ? "" : "; ", result.energy_error()));
+  }
   return absl::OkStatus();
 }
 
@@ -182,6 +188,8 @@ absl::Status ConfigRace::RunOnDevice() {
     if (entrant.trial.outcome() == v1::OK) able.push_back(&entrant);
   }
   if (able.empty()) return absl::OkStatus();
+  RT_RETURN_IF_ERROR(AwaitIdle(
+      context_.backend, context_.clock, [] { return false; }, [](const std::string& reason) { LogInfo(reason); }));
   RT_RETURN_IF_ERROR(PrepareDevice(context_.library, context_.backend, plan_.op, spec_.seed(), spec_.l2()));
   return able.size() == 1 ? RunAlone(*able[0]) : RunTogether(able);
 }

@@ -2,18 +2,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tuner/search/policies.h"
 
 namespace rooftune {
 namespace {
 
-// Full-rate tensor work throttles an H200 after 39–70 ms of continuous load (measured 2026-11-29); after
-// 3 ms bursts a rest of 20 ms keeps 97 % of the cool rate and one of 50 ms 99 %. Memory-bound kernels do
-// not throttle.
-constexpr double kScreenBurstMs = 3, kScreenRestMs = 20;
+// Full-rate tensor work throttles an H200 after 39–70 ms of continuous load (measured 2026-11-29); bursts of 3 ms with
+// rests as long keep 98 % of the cool rate, and after half a second of load a rest of 20 ms brings back 95 %, one of
+// 50 ms 99 %. Memory-bound kernels do not throttle. A screening burst holds three samples, so that two bursts do.
+constexpr double kScreenBurstMs = 6, kScreenRestMs = 20;
 constexpr double kRaceBurstMs = 5, kRaceRestMs = 50;
 constexpr double kMemoryRestMs = 1;
-// A candidate this many times slower than the best so far can't be the best: throttling after a short rest costs at most
-// a tenth. Its first burst is its time.
+// A candidate this many times slower than the best so far can't be the best: throttling after a short rest costs at
+// most a tenth. Its first burst is its time.
 constexpr double kAbandonFactor = 1.25;
 constexpr double kFlaggedBelow = 0.97;
 
@@ -24,6 +25,7 @@ worker::v1::MeasureOptions Common(const v1::SweepSpec& spec, const v1::Bounds& b
   options.set_target_relative_ci(0.01);
   options.set_target_absolute_ci_us(0.5);
   options.set_floor_us(bounds.floor_us());
+  options.set_energy(NeedsEnergy(spec.objective()));
   return options;
 }
 

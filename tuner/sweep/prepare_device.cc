@@ -31,6 +31,7 @@ absl::Status PrepareDevice(const TemplateLibrary& library, Backend& backend, con
   RT_ASSIGN_OR_RETURN(*request.mutable_reference_cubin(),
                       CompileHelper(*backend.compiler, reference.compile, "the reference kernel"));
   request.set_l2(l2);
+  request.set_memory_cap_bytes(backend.policy.memory_cap_bytes);
   request.set_timeout_ms(kPrepareTimeoutMs);
   RT_ASSIGN_OR_RETURN(const auto prepared, backend.runner->Prepare(request));
   if (prepared.outcome() == v1::OK) return absl::OkStatus();

@@ -43,6 +43,7 @@ v1::ReplayTrialResponse CompareReplay(const v1::Trial& before, const v1::Trial& 
   compare("driver", before.environment().driver(), after.environment().driver());
   compare("nvrtc", before.environment().nvrtc(), after.environment().nvrtc());
   compare("rooftune", before.environment().rooftune(), after.environment().rooftune());
+  compare("sharing", before.environment().sharing(), after.environment().sharing());
   compare("device_key", before.device_key(), after.device_key());
   compare("template_revision", before.template_revision(), after.template_revision());
   compare("artifact_digest", before.artifact_digest(), after.artifact_digest());

@@ -73,12 +73,25 @@ absl::StatusOr<v1::LaunchPlan> SweepRun::PlanOf(const v1::Trial& trial) {
   return plan;
 }
 
+absl::StatusOr<std::string> SweepRun::CubinOf(const v1::Trial& trial) {
+  absl::StatusOr<std::string> stored = context_.artifacts.Get(trial.artifact_digest());
+  const KernelTemplate* source = context_.library.Find(trial.template_id());
+  if (!absl::IsNotFound(stored.status()) || source == nullptr) return stored;
+  const Config config(trial.config().begin(), trial.config().end());
+  RT_ASSIGN_OR_RETURN(const auto request, source->CompileInput(plan_->op, config, context_.backend.profile));
+  RT_ASSIGN_OR_RETURN(const auto compiled, context_.backend.compiler->Compile(request));
+  if (compiled.digest() != trial.artifact_digest()) return stored;
+  RT_RETURN_IF_ERROR(context_.artifacts.Put(compiled.cubin()).status());
+  return compiled.cubin();
+}
+
 absl::StatusOr<v1::TuningRecord> SweepRun::RecordOf(const v1::Trial& trial, int rank) {
   v1::TuningRecord record;
   record.set_name(absl::StrCat("records/", Fingerprint().Add(sweep_.name()).Add(trial.name()).Key().substr(0, 16)));
   record.set_op(plan_->op.text);
   record.set_device_key(context_.backend.device_key);
-  record.set_target_key(TargetKey(plan_->op.text, context_.backend.device_key));
+  record.set_target_key(TargetKey(plan_->op.text, context_.backend.device_key, Objective()));
+  record.set_objective(Objective());
   *record.mutable_environment() = context_.backend.environment;
   record.set_provider(trial.provider() == v1::CUBLASLT ? v1::CUBLASLT : v1::TEMPLATE);
   record.set_template_id(trial.template_id());
@@ -87,7 +100,7 @@ absl::StatusOr<v1::TuningRecord> SweepRun::RecordOf(const v1::Trial& trial, int 
   RT_ASSIGN_OR_RETURN(*record.mutable_plan(), PlanOf(trial));
   if (!trial.artifact_digest().empty()) {
     record.set_artifact_digest(trial.artifact_digest());
-    RT_ASSIGN_OR_RETURN(const std::string cubin, context_.artifacts.Get(trial.artifact_digest()));
+    RT_ASSIGN_OR_RETURN(const std::string cubin, CubinOf(trial));
     record.set_artifact_bytes(static_cast<int64_t>(cubin.size()));
   }
   record.set_evidence(trial.evidence());
@@ -140,7 +153,7 @@ absl::Status SweepRun::ConfirmCompiled() {
 
 SweepRun::Incumbents SweepRun::FindIncumbents() {
   RecordFilter filter;
-  filter.target_key = TargetKey(plan_->op.text, context_.backend.device_key);
+  filter.target_key = TargetKey(plan_->op.text, context_.backend.device_key, Objective());
   filter.min_evidence = v1::MEASURED;
   Incumbents found;
   const auto page = context_.store.ListRecords(filter, 10, "");
@@ -169,7 +182,7 @@ absl::Status SweepRun::AddRacer(const v1::Trial& trial, bool is_default, std::ve
   racer.trial = &trial;
   racer.is_default = is_default;
   RT_ASSIGN_OR_RETURN(racer.plan, PlanOf(trial));
-  RT_ASSIGN_OR_RETURN(racer.cubin, context_.artifacts.Get(trial.artifact_digest()));
+  RT_ASSIGN_OR_RETURN(racer.cubin, CubinOf(trial));
   racers.push_back(std::move(racer));
   return absl::OkStatus();
 }
@@ -204,7 +217,7 @@ absl::StatusOr<std::vector<SweepRun::Racer>> SweepRun::CollectRacers(const Incum
     return config.ok() && *config == Config(trial.config().begin(), trial.config().end());
   };
   std::vector<Racer> racers;
-  for (const int index : SelectFinalists(trials_, kMaxFinalists)) {
+  for (const int index : SelectFinalists(trials_, kMaxFinalists, Objective())) {
     const v1::Trial& trial = trials_[static_cast<size_t>(index)];
     RT_RETURN_IF_ERROR(AddRacer(trial, is_default(trial), racers));
   }
@@ -231,7 +244,7 @@ absl::StatusOr<worker::v1::RaceResult> SweepRun::RunRace(const std::vector<Racer
   const absl::Time begin = context_.clock.Now();
   RT_ASSIGN_OR_RETURN(auto race, context_.backend.runner->Race(
                                      MakeRace(racers, baselines, RaceOptions(sweep_.spec(), plan_->bounds))));
-  (*sweep_.mutable_progress()->mutable_spent_s())["confirm"] += absl::ToDoubleSeconds(context_.clock.Now() - begin);
+  Spend("confirm", begin);
   if (race.outcome() != v1::OK || race.result_size() < static_cast<int>(racers.size())) {
     return Error(absl::StatusCode::kUnavailable, "RACE_FAILED",
                  absl::StrCat("the finalists could not be raced (", v1::Outcome_Name(race.outcome()), "): ", race.message()));
@@ -254,6 +267,9 @@ absl::Status SweepRun::ConfirmMeasured() {
   const Incumbents incumbents = FindIncumbents();
   sweep_.clear_baseline();
   RT_ASSIGN_OR_RETURN(const std::vector<Racer> racers, CollectRacers(incumbents));
+  const absl::Status idle = AwaitIdleDevice();
+  if (absl::IsCancelled(idle)) return absl::OkStatus();
+  RT_RETURN_IF_ERROR(idle);
   RT_ASSIGN_OR_RETURN(const worker::v1::RaceResult race, RunRace(racers));
   std::vector<RaceEntry> entries;
   for (size_t i = 0; i < racers.size(); ++i) {
@@ -268,7 +284,7 @@ absl::Status SweepRun::ConfirmMeasured() {
     entry.vendor = racers[i].is_vendor();
     peak_bytes_ = std::max(peak_bytes_, result.peak_bytes());
   }
-  const ProviderVerdict verdict = JudgeProviders(entries, incumbents.vendor.has_value());
+  const ProviderVerdict verdict = JudgeProviders(entries, incumbents.vendor.has_value(), Objective());
   if (verdict.served < 0) {
     return Error(absl::StatusCode::kFailedPrecondition, "NOTHING_MEASURED", "no finalist could be measured again");
   }
@@ -322,7 +338,7 @@ absl::Status SweepRun::PublishRace(const std::vector<Racer>& racers, const std::
   std::vector<size_t> order;
   for (size_t i = 0; i < racers.size(); ++i) {
     const double time_us = entries[i].measurement.median_us();
-    if (entries[i].outcome != v1::OK || !(time_us > 0)) continue;
+    if (entries[i].outcome != v1::OK || !ScoreOf(entries[i].measurement, Objective()).usable()) continue;
     if (racers[i].is_default && (default_us == 0 || time_us < default_us)) default_us = time_us;
     // Of the library only what is served is a record; earlier records only if they are the best of their kind.
     const auto at = static_cast<int>(i);
@@ -335,7 +351,7 @@ absl::Status SweepRun::PublishRace(const std::vector<Racer>& racers, const std::
   };
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     if (place(a) != place(b)) return place(a) < place(b);
-    return entries[a].measurement.median_us() < entries[b].measurement.median_us();
+    return ScoreOf(entries[a].measurement, Objective()).value < ScoreOf(entries[b].measurement, Objective()).value;
   });
   if (order.size() > kMaxRecords) order.resize(kMaxRecords);
   std::vector<v1::TuningRecord> records;

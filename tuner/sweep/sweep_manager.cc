@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "tuner/search/policies.h"
 #include "tuner/sweep/compile_pool.h"
 #include "tuner/sweep/config_race.h"
 #include "tuner/sweep/proto_time.h"
@@ -27,7 +28,8 @@ namespace {
 
 constexpr int kCalibrateTimeoutMs = 120'000;
 constexpr int kMaxTrialsLimit = 1'000'000;
-constexpr int kMinCompileTimeoutMs = 100, kMinRunTimeoutMs = 1000, kMaxTimeoutMs = 600'000;
+constexpr int kMinCompileTimeoutMs = 100, kMinRunTimeoutMs = 1000, kMaxTimeoutMs = 600'000,
+              kMinEnergyTimeoutMs = 10'000;
 constexpr double kMaxBudgetS = 7 * 24 * 3600;
 
 bool IsTerminal(v1::SweepState state) { return state == v1::DONE || state == v1::FAILED || state == v1::CANCELLED; }
@@ -45,6 +47,7 @@ absl::Status CheckSpec(const v1::SweepSpec& spec) {
   if (spec.max_trials() < 0 || spec.max_trials() > kMaxTrialsLimit) {
     return BadSpec(absl::StrCat("max_trials must be between 0 (default) and ", kMaxTrialsLimit));
   }
+  if (!v1::Objective_IsValid(spec.objective())) return BadSpec("objective is not a known value");
   if (spec.top_predicted() < 0) return BadSpec("top_predicted must not be negative");
   if (!(spec.time_budget_s() >= 0 && spec.time_budget_s() <= kMaxBudgetS)) {
     return BadSpec("time_budget_s must be between 0 (none) and one week");
@@ -56,6 +59,10 @@ absl::Status CheckSpec(const v1::SweepSpec& spec) {
   if (!in_range(spec.run_timeout_ms(), kMinRunTimeoutMs)) {
     return BadSpec(absl::StrCat("run_timeout_ms must be 0 (default) or between ", kMinRunTimeoutMs, " and ", kMaxTimeoutMs,
                                 ": the driver needs up to 0.6 s to report a fault"));
+  }
+  if (NeedsEnergy(spec.objective()) && spec.run_timeout_ms() != 0 && spec.run_timeout_ms() < kMinEnergyTimeoutMs) {
+    return BadSpec(absl::StrCat("run_timeout_ms must be 0 (default) or at least ", kMinEnergyTimeoutMs,
+                                " where energy is measured: that takes seconds"));
   }
   return absl::OkStatus();
 }
@@ -350,6 +357,14 @@ std::vector<v1::Device> SweepManagerImpl::Devices() {
     device.set_tunable(backend.unavailable.empty());
     const auto calibration = deps_.store.GetCalibration(backend.device_key);
     if (calibration.ok()) *device.mutable_calibration() = *calibration;
+    auto& counter = *device.mutable_counter();
+    const auto add = [&counter](const std::map<std::string, int64_t>& from) {
+      counter.insert(from.begin(), from.end());
+    };
+    add(backend.compiler->Counters());
+    if (backend.runner != nullptr) add(backend.runner->Counters());
+    add(deps_.store.Counters());
+    add(deps_.artifacts.Counters());
     absl::MutexLock lock(&mutex_);
     const std::string why = !backend.unavailable.empty() ? backend.unavailable : lane->lost;
     device.set_state(!why.empty() ? v1::Device::UNAVAILABLE : lane->busy ? v1::Device::BUSY : v1::Device::READY);

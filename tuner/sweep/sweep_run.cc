@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "tuner/sweep/await_idle.h"
 #include "tuner/sweep/describe_trial.h"
 #include "tuner/sweep/measure_policy.h"
 #include "tuner/sweep/prepare_device.h"
@@ -20,6 +21,10 @@ namespace {
 constexpr int kDefaultMaxTrials = 64;
 constexpr int kDefaultCompileTimeoutMs = 30'000;
 constexpr size_t kMessageLimit = 4096;
+// Beside a candidate's deadline, for the windows of load around the energy counter.
+constexpr int kEnergyMs = 10'000;
+// Of each reason for which candidates failed, in the message of a sweep of which nothing is left.
+constexpr size_t kSampleLimit = 300;
 constexpr absl::Duration kSaveInterval = absl::Milliseconds(100);
 // How often a waiting lane looks whether it should stop.
 constexpr absl::Duration kPoll = absl::Milliseconds(50);
@@ -39,6 +44,12 @@ std::string PointKey(const std::string& template_id, const Config& config) {
 bool HasGpu(const Backend& backend) { return backend.runner != nullptr; }
 
 SweepRun::SweepRun(SweepContext context, v1::Sweep sweep) : context_(std::move(context)), sweep_(std::move(sweep)) {}
+
+void SweepRun::Spend(const char* what, absl::Time since) {
+  (*sweep_.mutable_progress()->mutable_spent_s())[what] += absl::ToDoubleSeconds(context_.clock.Now() - since);
+}
+
+v1::Objective SweepRun::Objective() const { return sweep_.spec().objective(); }
 
 bool SweepRun::Stop() const { return context_.cancelled || context_.stopping; }
 
@@ -84,11 +95,15 @@ absl::Status SweepRun::Run() {
   if (!context_.backend.unavailable.empty()) {
     return Error(absl::StatusCode::kUnavailable, "DEVICE_UNAVAILABLE", context_.backend.unavailable);
   }
+  const absl::Time begin = context_.clock.Now();
   RT_RETURN_IF_ERROR(MakeStrategyAndPlan());
   RT_RETURN_IF_ERROR(LoadFinished());
+  Spend("plan", begin);
   RT_RETURN_IF_ERROR(SetState(v1::RUNNING));
   if (HasGpu(context_.backend)) {
-    RT_RETURN_IF_ERROR(SetUpDevice());
+    const absl::Status ready = SetUpDevice();
+    if (absl::IsCancelled(ready) && Stop()) return absl::OkStatus();
+    RT_RETURN_IF_ERROR(ready);
     // While the first candidates compile.
     RT_RETURN_IF_ERROR(FillPipeline());
     RT_RETURN_IF_ERROR(SearchVendor());
@@ -144,11 +159,28 @@ absl::Status SweepRun::LoadFinished() {
   return absl::OkStatus();
 }
 
+absl::Status SweepRun::AwaitIdleDevice() {
+  if (!context_.backend.policy.idle_only) return absl::OkStatus();
+  const absl::Time begin = context_.clock.Now();
+  const std::string before = sweep_.message();
+  const absl::Status idle = AwaitIdle(
+      context_.backend, context_.clock, [this] { return Stop(); },
+      [this](const std::string& reason) {
+        sweep_.set_message(reason);
+        const absl::Status saved = Save(true);
+        if (!saved.ok()) LogWarning(sweep_.name(), ": ", saved.message());
+      });
+  sweep_.set_message(before);
+  Spend("busy", begin);
+  return idle;
+}
+
 absl::Status SweepRun::SetUpDevice() {
+  RT_RETURN_IF_ERROR(AwaitIdleDevice());
   const absl::Time begin = context_.clock.Now();
   const v1::SweepSpec& spec = sweep_.spec();
   const absl::Status status = PrepareDevice(context_.library, context_.backend, plan_->op, spec.seed(), spec.l2());
-  (*sweep_.mutable_progress()->mutable_spent_s())["prepare"] += absl::ToDoubleSeconds(context_.clock.Now() - begin);
+  Spend("prepare", begin);
   return status;
 }
 
@@ -183,14 +215,16 @@ void SweepRun::StartCompile(Candidate candidate) {
     request->set_timeout_ms(limit > 0 ? limit : kDefaultCompileTimeoutMs);
     candidate.trial.set_compile_key(CompileKey(*request, context_.backend.environment.nvrtc()));
   }
-  context_.pool.Submit([out = compiled_, compiler = context_.backend.compiler, request = std::move(request),
-                        candidate = std::move(candidate)]() mutable {
+  context_.pool.Submit([out = compiled_, compiler = context_.backend.compiler, clock = &context_.clock,
+                        request = std::move(request), candidate = std::move(candidate)]() mutable {
     candidate.status = request.status();
+    candidate.compile_begin = clock->Now();
     if (request.ok()) {
       auto result = compiler->Compile(*request);
       candidate.status = result.status();
       if (result.ok()) candidate.compiled = *std::move(result);
     }
+    candidate.compile_end = clock->Now();
     absl::MutexLock lock(&out->mutex);
     out->queue.push_back(std::move(candidate));
   });
@@ -206,11 +240,19 @@ std::optional<SweepRun::Candidate> SweepRun::WaitCompiled() {
     candidate = std::move(compiled_->queue.front());
     compiled_->queue.pop_front();
   }
-  (*sweep_.mutable_progress()->mutable_spent_s())["idle"] += absl::ToDoubleSeconds(context_.clock.Now() - begin);
+  Spend("idle", begin);
   return candidate;
 }
 
 absl::Status SweepRun::Search() {
+  const absl::Status status = SearchAll();
+  auto& spent = *sweep_.mutable_progress()->mutable_spent_s();
+  spent["compile_wall"] = absl::ToDoubleSeconds(Covered(compiling_));
+  spent["overlap"] = absl::ToDoubleSeconds(CoveredByBoth(compiling_, running_));
+  return status;
+}
+
+absl::Status SweepRun::SearchAll() {
   while (true) {
     RT_RETURN_IF_ERROR(FillPipeline());
     if (in_flight_ == 0 || Stop()) return absl::OkStatus();
@@ -267,11 +309,14 @@ absl::Status SweepRun::Finish(Candidate candidate) {
   auto& spent = *sweep_.mutable_progress()->mutable_spent_s();
   trial.set_compile_ms(candidate.compiled.compile_ms());
   spent["compile"] += candidate.compiled.compile_ms() / 1e3;
+  compiling_.emplace_back(candidate.compile_begin, candidate.compile_end);
   trial.set_outcome(candidate.compiled.outcome());
   trial.set_message(Shorten(candidate.compiled.log()));
   if (candidate.compiled.outcome() == v1::OK) {
     trial.clear_message();
+    const absl::Time begin = context_.clock.Now();
     RT_ASSIGN_OR_RETURN(const std::string digest, context_.artifacts.Put(candidate.compiled.cubin()));
+    Spend("store", begin);
     trial.set_artifact_digest(digest);
     const absl::Status attached = AttachArtifact(candidate.compiled, candidate.plan);
     if (!attached.ok()) {
@@ -300,6 +345,12 @@ absl::Status SweepRun::DescribeCompiled(Candidate& candidate) {
 
 absl::Status SweepRun::RunOnDevice(Candidate& candidate) {
   v1::Trial& trial = candidate.trial;
+  const absl::Status idle = AwaitIdleDevice();
+  if (absl::IsCancelled(idle)) {
+    trial.set_outcome(v1::NOT_RUN);
+    return absl::OkStatus();
+  }
+  RT_RETURN_IF_ERROR(idle);
   worker::v1::RunRequest request;
   *request.mutable_plan() = candidate.plan;
   request.set_cubin(candidate.compiled.cubin());
@@ -307,10 +358,12 @@ absl::Status SweepRun::RunOnDevice(Candidate& candidate) {
   request.set_verify(true);
   request.set_measure(true);
   *request.mutable_options() = ScreeningOptions(sweep_.spec(), plan_->bounds, sweep_.progress().best_us());
-  request.set_timeout_ms(RunDeadlineMs(trial.prediction().time_us(), sweep_.spec().run_timeout_ms()));
+  request.set_timeout_ms(RunDeadlineMs(trial.prediction().time_us(), sweep_.spec().run_timeout_ms()) +
+                         (NeedsEnergy(Objective()) && sweep_.spec().run_timeout_ms() == 0 ? kEnergyMs : 0));
   const absl::Time begin = context_.clock.Now();
   const auto ran = context_.backend.runner->Run(request);
-  const double wall_s = absl::ToDoubleSeconds(context_.clock.Now() - begin);
+  running_.emplace_back(begin, context_.clock.Now());
+  const double wall_s = absl::ToDoubleSeconds(running_.back().second - begin);
   auto& spent = *sweep_.mutable_progress()->mutable_spent_s();
   const double verify_s = ran.ok() ? std::min(wall_s, ran->verify_ms() / 1e3) : 0;
   spent["verify"] += verify_s;
@@ -335,6 +388,10 @@ absl::Status SweepRun::RunOnDevice(Candidate& candidate) {
     trial.set_evidence(ran->has_measurement() ? v1::MEASURED : v1::VERIFIED);
   }
   FlagBeatsAttainable(plan_->bounds, trial);
+  if (!ran->energy_error().empty() && ran->outcome() == v1::OK) {
+    return Error(absl::StatusCode::kFailedPrecondition, "NO_ENERGY",
+                 absl::StrCat(context_.backend.id, ": ", ran->energy_error(), "; choose by time instead"));
+  }
   return absl::OkStatus();
 }
 
@@ -346,8 +403,11 @@ void SweepRun::Count(const v1::Trial& trial) {
   if (!trial.artifact_digest().empty()) progress.set_compiled(progress.compiled() + 1);
   ++(*progress.mutable_outcome())[v1::Outcome_Name(trial.outcome())];
   const double time_us = trial.has_measurement() ? trial.measurement().median_us() : trial.prediction().time_us();
-  const bool better = progress.best_us() == 0 || time_us < progress.best_us();
+  const Score score = ScoreOf(trial.measurement(), Objective());
+  const double value = trial.has_measurement() ? score.value : time_us;
+  const bool better = value > 0 && (best_value_ == 0 || value < best_value_);
   if (trial.outcome() == v1::OK && better && (trial.has_measurement() || !HasGpu(context_.backend))) {
+    best_value_ = value;
     progress.set_best_us(time_us);
     progress.set_best_template(trial.template_id());
     *progress.mutable_best_config() = trial.config();
@@ -356,7 +416,9 @@ void SweepRun::Count(const v1::Trial& trial) {
 }
 
 absl::Status SweepRun::Commit(const v1::Trial& trial) {
+  const absl::Time begin = context_.clock.Now();
   RT_RETURN_IF_ERROR(context_.store.PutTrial(trial));
+  Spend("store", begin);
   trials_.push_back(trial);
   Count(trial);
   auto& progress = *sweep_.mutable_progress();
@@ -365,16 +427,31 @@ absl::Status SweepRun::Commit(const v1::Trial& trial) {
   return Save(false);
 }
 
+absl::Status SweepRun::AllFailed() const {
+  // By name, so that equal sweeps say the same.
+  std::map<std::string, std::pair<int, const v1::Trial*>> reasons;
+  for (const v1::Trial& trial : trials_) {
+    auto& [count, sample] = reasons[v1::Outcome_Name(trial.outcome())];
+    ++count;
+    if (sample == nullptr || sample->message().empty()) sample = &trial;
+  }
+  std::vector<std::string> counts, samples;
+  for (const auto& [outcome, of] : reasons) {
+    counts.push_back(absl::StrCat(outcome, ": ", of.first));
+    samples.push_back(
+        absl::StrCat(outcome, " (", of.second->name(), "): ", of.second->message().substr(0, kSampleLimit)));
+  }
+  const std::string examples = samples.empty() ? "" : absl::StrCat("; for example ", absl::StrJoin(samples, "; "));
+  return Error(absl::StatusCode::kFailedPrecondition, "ALL_FAILED",
+               absl::StrCat("every candidate failed (", absl::StrJoin(counts, ", "), ")", examples));
+}
+
 absl::Status SweepRun::Confirm() {
   RT_RETURN_IF_ERROR(SetState(v1::CONFIRMING));
   const auto is_ok = [](const v1::Trial& t) { return t.outcome() == v1::OK; };
   if (std::none_of(trials_.begin(), trials_.end(), is_ok) &&
       std::none_of(vendor_trials_.begin(), vendor_trials_.end(), is_ok)) {
-    std::vector<std::string> counts;
-    for (const auto& [outcome, count] : sweep_.progress().outcome()) counts.push_back(absl::StrCat(outcome, ": ", count));
-    const std::string sample = trials_.empty() ? "" : absl::StrCat("; for example ", trials_[0].name(), ": ", trials_[0].message());
-    return Error(absl::StatusCode::kFailedPrecondition, "ALL_FAILED",
-                 absl::StrCat("every candidate failed (", absl::StrJoin(counts, ", "), ")", sample));
+    return AllFailed();
   }
   return HasGpu(context_.backend) ? ConfirmMeasured() : ConfirmCompiled();
 }

@@ -20,6 +20,7 @@
 #include "tuner/store/store.h"
 #include "tuner/sweep/backend.h"
 #include "tuner/sweep/compile_pool.h"
+#include "tuner/sweep/intervals.h"
 #include "tuner/sweep/planner.h"
 
 namespace rooftune {
@@ -73,6 +74,8 @@ class SweepRun {
     worker::v1::CompileResult compiled;
     // Infrastructure failure of the compiler, if any.
     absl::Status status;
+    // When it was being compiled.
+    absl::Time compile_begin, compile_end;
   };
   // Where compile threads put results; shared, because they may outlive this sweep.
   struct Compiled {
@@ -84,14 +87,20 @@ class SweepRun {
   absl::Status MakeStrategyAndPlan();
   absl::Status LoadFinished();
   absl::Status SetUpDevice();
+  // Tries candidates until nothing is left or may be tried, and says how much of compiling overlapped with measuring.
   absl::Status Search();
   // Verifies and times what the vendor's library offers; an absent or broken library is a note, no failure.
   absl::Status SearchVendor();
   absl::Status RunVendor(const v1::LaunchPlan& plan, v1::Trial* trial);
   // Best of the library's trials for the final race, with the heuristic's first choice.
   void AddVendorRacers(std::vector<Racer>& racers) const;
+  absl::Status SearchAll();
   absl::Status Confirm();
+  // FAILED_PRECONDITION with counts by outcome and a sample of each.
+  absl::Status AllFailed() const;
 
+  // See AwaitIdle; what it waits for is the sweep's message meanwhile. CANCELLED only after Stop().
+  absl::Status AwaitIdleDevice();
   // Starts compiles until enough are ahead, the budget is spent or nothing is left to try.
   absl::Status FillPipeline();
   bool BudgetSpent() const;
@@ -127,6 +136,11 @@ class SweepRun {
                            const ProviderVerdict& verdict);
   absl::Status Publish(std::vector<v1::TuningRecord> records);
 
+  // Adds the time since then to the sweep's account.
+  void Spend(const char* what, absl::Time since);
+  v1::Objective Objective() const;
+  // The binary of a trial; compiled again if it had to make room in the meantime.
+  absl::StatusOr<std::string> CubinOf(const v1::Trial& trial);
   bool Stop() const;
   absl::Status SetState(v1::SweepState state);
   // Stores and tells; `force` ignores the limit of ten a second.
@@ -153,6 +167,10 @@ class SweepRun {
   bool device_lost_ = false;
   std::string device_message_;
   int64_t peak_bytes_ = 0;
+  // When something was compiled, and when the lane verified or measured.
+  Intervals compiling_, running_;
+  // Least score so far; 0 = none.
+  double best_value_ = 0;
   absl::Time started_;
   absl::Time saved_ = absl::InfinitePast();
 };

@@ -24,6 +24,8 @@ constexpr int kMaxFaults = 3;
 // The first execution of a call is timed without a graph, so that the library's own work on the host is part of it:
 // some 40 µs on an H200's host (2026-11-29). A short product must not be given up for it.
 constexpr double kHostUs = 150;
+// Beside the deadline of a candidate, for the windows of load around the energy counter.
+constexpr int kEnergyMs = 10'000;
 constexpr int kMaxVendorFinalists = 2;
 constexpr size_t kMessageLimit = 4096;
 
@@ -70,6 +72,12 @@ absl::Status SweepRun::RunVendor(const v1::LaunchPlan& plan, v1::Trial* trial) {
     const double us = other.measurement().median_us();
     if (other.outcome() == v1::OK && us > 0 && (best_us == 0 || us < best_us)) best_us = us;
   }
+  const absl::Status idle = AwaitIdleDevice();
+  if (absl::IsCancelled(idle)) {
+    trial->set_outcome(v1::NOT_RUN);
+    return absl::OkStatus();
+  }
+  RT_RETURN_IF_ERROR(idle);
   worker::v1::RunRequest request;
   *request.mutable_plan() = plan;
   request.set_verify(true);
@@ -79,9 +87,11 @@ absl::Status SweepRun::RunVendor(const v1::LaunchPlan& plan, v1::Trial* trial) {
     auto& options = *request.mutable_options();
     options.set_abandon_above_us(std::max(options.abandon_above_us(), best_us + kHostUs));
   }
-  request.set_timeout_ms(RunDeadlineMs(2 * plan_->bounds.attainable_us(), sweep_.spec().run_timeout_ms()));
+  request.set_timeout_ms(RunDeadlineMs(2 * plan_->bounds.attainable_us(), sweep_.spec().run_timeout_ms()) +
+                         (NeedsEnergy(Objective()) && sweep_.spec().run_timeout_ms() == 0 ? kEnergyMs : 0));
   const absl::Time begin = context_.clock.Now();
   const auto ran = context_.backend.runner->Run(request);
+  running_.emplace_back(begin, context_.clock.Now());
   trial->set_run_ms(absl::ToDoubleMilliseconds(context_.clock.Now() - begin));
   if (absl::IsCancelled(ran.status())) {
     trial->set_outcome(v1::NOT_RUN);
@@ -143,12 +153,12 @@ absl::Status SweepRun::SearchVendor() {
     sweep_.set_evidence(std::max(sweep_.evidence(), trial.evidence()));
     vendor_trials_.push_back(std::move(trial));
   }
-  (*sweep_.mutable_progress()->mutable_spent_s())["vendor"] += spent_s();
+  Spend("vendor", begin);
   return Save(false);
 }
 
 void SweepRun::AddVendorRacers(std::vector<Racer>& racers) const {
-  std::vector<int> chosen = SelectFinalists(vendor_trials_, kMaxVendorFinalists);
+  std::vector<int> chosen = SelectFinalists(vendor_trials_, kMaxVendorFinalists, Objective());
   for (size_t i = 0; i < vendor_trials_.size(); ++i) {
     const v1::Trial& trial = vendor_trials_[i];
     const bool known = std::find(chosen.begin(), chosen.end(), static_cast<int>(i)) != chosen.end();

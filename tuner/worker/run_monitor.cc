@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tuner/worker/run_library.h"
 #include "tuner/worker/run_nvml.h"
 
@@ -18,6 +21,9 @@ namespace {
 constexpr double kUnexplained = 1.5;
 // Launching a burst and waking up from the wait: some ten microseconds, and now and then a scheduler's tick.
 constexpr double kHostUs = 500;
+
+// How far back a GPU must have been idle: NVML samples utilisation up to once a second.
+constexpr absl::Duration kIdleWindow = absl::Seconds(1);
 
 // Field 4 of /proc/PID/stat, behind the name in parentheses (which may hold anything).
 int ParentOf(int pid) {
@@ -45,6 +51,16 @@ class NvmlMonitor : public GpuMonitor {
     return reading;
   }
 
+  int64_t EnergyMj() override { return nvml_->TotalEnergyMj(uuid_); }
+
+  worker::v1::IdleResult Idle() override {
+    const auto since_us = static_cast<uint64_t>(absl::ToUnixMicros(absl::Now() - kIdleWindow));
+    const int self = getpid(), parent = getppid();
+    return JudgeIdle(Read(), nvml_->BusyPids(uuid_, since_us), [self, parent](int pid) {
+      return pid != self && pid != parent && (parent <= 1 || ParentOf(pid) != parent);
+    });
+  }
+
  private:
   const std::unique_ptr<Nvml> nvml_;
   const std::string uuid_;
@@ -64,6 +80,29 @@ int CountForeign(const std::vector<int>& pids, int self, int parent, const std::
   return static_cast<int>(std::count_if(pids.begin(), pids.end(), [&](int pid) {
     return pid != self && pid != parent && (parent <= 1 || parent_of(pid) != parent);
   }));
+}
+
+worker::v1::IdleResult JudgeIdle(const GpuReading& reading, const std::optional<std::vector<int>>& busy,
+                                 const std::function<bool(int pid)>& foreign) {
+  worker::v1::IdleResult result;
+  if (reading.foreign_processes == 0) return result;
+  if (reading.foreign_processes < 0 || !busy.has_value()) {
+    result.set_busy_processes(-1);
+    result.set_message(
+        reading.foreign_processes < 0
+            ? "NVML does not say which processes use the GPU (or names them as another pid namespace does)"
+            : absl::StrCat(reading.foreign_processes,
+                           " other processes hold the GPU and NVML does not say whether they compute"));
+    return result;
+  }
+  std::vector<int> others;
+  std::copy_if(busy->begin(), busy->end(), std::back_inserter(others), foreign);
+  std::sort(others.begin(), others.end());
+  others.erase(std::unique(others.begin(), others.end()), others.end());
+  result.set_busy_processes(static_cast<int32_t>(others.size()));
+  if (!others.empty())
+    result.set_message(absl::StrCat("process ", absl::StrJoin(others, ", "), " computes on the GPU"));
+  return result;
 }
 
 bool IsContended(const BurstFacts& facts) {

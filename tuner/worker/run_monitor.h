@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,14 @@ class GpuMonitor {
   virtual ~GpuMonitor() = default;
   // Some ten microseconds.
   virtual GpuReading Read() = 0;
+  // Energy the board has used, in millijoules, from some start on; -1 = not counted.
+  virtual int64_t EnergyMj() { return -1; }
+  // Other processes that computed on the GPU during the last second; see IdleResult.
+  virtual worker::v1::IdleResult Idle() {
+    worker::v1::IdleResult result;
+    result.set_busy_processes(-1);
+    return result;
+  }
 };
 // By NVML; null where there is none.
 std::unique_ptr<GpuMonitor> MakeNvmlMonitor(const std::string& uuid);
@@ -32,6 +41,11 @@ std::unique_ptr<GpuMonitor> MakeNvmlMonitor(const std::string& uuid);
 // the same daemon. `parent_of` gives 0 for a process it can't see. -1 if `self` is not listed although others are: then
 // the list names processes as another pid namespace numbers them.
 int CountForeign(const std::vector<int>& pids, int self, int parent, const std::function<int(int pid)>& parent_of);
+
+// IdleResult of the processes that hold a context and those that kept the SMs busy (nullopt = not known), `foreign`
+// telling which are not ours. Where it is not known who is busy, a GPU that nobody else holds is idle all the same.
+worker::v1::IdleResult JudgeIdle(const GpuReading& reading, const std::optional<std::vector<int>>& busy,
+                                 const std::function<bool(int pid)>& foreign);
 
 // One burst as it is judged.
 struct BurstFacts {

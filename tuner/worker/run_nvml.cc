@@ -25,6 +25,19 @@ struct ProcessInfo {
 };
 static_assert(sizeof(ProcessInfo) == 24);
 
+// nvmlProcessUtilizationSample_t; utilisation in percent of the sample's time.
+struct UtilizationSample {
+  unsigned pid;
+  unsigned long long time_us;
+  unsigned sm;
+  unsigned memory;
+  unsigned encoder;
+  unsigned decoder;
+};
+static_assert(sizeof(UtilizationSample) == 32);
+constexpr unsigned kMaxUtilizationSamples = 256;
+constexpr int kNotFound = 6;  // NVML_ERROR_NOT_FOUND: no sample since then
+
 // nvmlMemory_t.
 struct MemoryInfo {
   unsigned long long total;
@@ -49,6 +62,8 @@ struct Nvml::Functions {
   int (*Power)(Device, unsigned*) = nullptr;  // milliwatts
   int (*Temperature)(Device, int sensor, unsigned*) = nullptr;
   int (*ComputeMode)(Device, int*) = nullptr;
+  int (*TotalEnergy)(Device, unsigned long long*) = nullptr;  // millijoules
+  int (*Utilization)(Device, UtilizationSample*, unsigned* count, unsigned long long since_us) = nullptr;
 };
 
 absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Open() {
@@ -77,6 +92,8 @@ absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Open() {
   find(functions->Power, "nvmlDeviceGetPowerUsage");
   find(functions->Temperature, "nvmlDeviceGetTemperature");
   find(functions->ComputeMode, "nvmlDeviceGetComputeMode");
+  find(functions->TotalEnergy, "nvmlDeviceGetTotalEnergyConsumption");
+  find(functions->Utilization, "nvmlDeviceGetProcessUtilization");
   if (functions->Init == nullptr) {
     return Error(absl::StatusCode::kUnavailable, "NO_NVML", absl::StrCat(library->path(), " has no nvmlInit_v2"));
   }
@@ -125,16 +142,43 @@ Nvml::State Nvml::Read(const std::string& uuid) const {
   return state;
 }
 
+void* Nvml::Handle(const std::string& uuid) {
+  if (uuid == handle_uuid_) return handle_;
+  Device device = nullptr;
+  if (functions_->HandleByUuid == nullptr || functions_->HandleByUuid(uuid.c_str(), &device) != 0) return nullptr;
+  handle_ = device;
+  handle_uuid_ = uuid;
+  return handle_;
+}
+
+int64_t Nvml::TotalEnergyMj(const std::string& uuid) {
+  const auto device = static_cast<Device>(Handle(uuid));
+  unsigned long long energy_mj = 0;
+  const bool read =
+      device != nullptr && functions_->TotalEnergy != nullptr && functions_->TotalEnergy(device, &energy_mj) == 0;
+  return read ? static_cast<int64_t>(energy_mj) : -1;
+}
+
+std::optional<std::vector<int>> Nvml::BusyPids(const std::string& uuid, uint64_t since_us) {
+  const auto device = static_cast<Device>(Handle(uuid));
+  if (device == nullptr || functions_->Utilization == nullptr) return std::nullopt;
+  std::vector<UtilizationSample> samples(kMaxUtilizationSamples);
+  unsigned count = kMaxUtilizationSamples;
+  const int status = functions_->Utilization(device, samples.data(), &count, since_us);
+  std::vector<int> pids;
+  if (status == kNotFound) return pids;
+  if (status != 0) return std::nullopt;
+  for (unsigned i = 0; i < std::min(count, kMaxUtilizationSamples); ++i) {
+    if (samples[i].sm > 0) pids.push_back(static_cast<int>(samples[i].pid));
+  }
+  return pids;
+}
+
 Nvml::Load Nvml::ReadLoad(const std::string& uuid) {
   Load load;
   const Functions& f = *functions_;
-  // Looking a handle up takes milliseconds.
-  auto device = static_cast<Device>(handle_);
-  if (uuid != handle_uuid_) {
-    if (f.HandleByUuid == nullptr || f.HandleByUuid(uuid.c_str(), &device) != 0) return load;
-    handle_ = device;
-    handle_uuid_ = uuid;
-  }
+  const auto device = static_cast<Device>(Handle(uuid));
+  if (device == nullptr) return load;
   unsigned value = 0;
   if (f.Power != nullptr && f.Power(device, &value) == 0) load.power_w = value / 1e3;
   if (f.Temperature != nullptr && f.Temperature(device, kGpuSensor, &value) == 0) load.temperature_c = value;

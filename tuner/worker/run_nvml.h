@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,12 +48,18 @@ class Nvml {
     std::vector<int> pids;  // of processes that hold a context, at most 64
   };
   Load ReadLoad(const std::string& uuid);
+  // Energy the board used since the driver was loaded, in millijoules; -1 = not counted (before Volta, MIG).
+  int64_t TotalEnergyMj(const std::string& uuid);
+  // Processes that kept the SMs busy since `since_us` (microseconds since 1970); nullopt = not known.
+  std::optional<std::vector<int>> BusyPids(const std::string& uuid, uint64_t since_us);
   // Bytes of device memory that nobody uses; 0 = unknown.
   int64_t FreeMemory(const std::string& uuid) const;
 
  private:
   struct Functions;
   Nvml() = default;
+  // Handle of the device; looking one up takes milliseconds, so the last one is kept. Null if there is none.
+  void* Handle(const std::string& uuid);
   std::string path_;
   std::unique_ptr<Functions> functions_;
   void* handle_ = nullptr;  // of handle_uuid_

@@ -27,7 +27,9 @@ bool IsInput(const worker::v1::ProblemTensor& tensor) { return tensor.spec().rol
 bool IsOutput(const worker::v1::ProblemTensor& tensor) { return tensor.spec().role() != v1::TensorSpec::INPUT; }
 
 // Types that an output may have and an input may not: they are compared, but not generated.
-bool IsOutputOnly(v1::DType dtype) { return dtype == v1::FP8_E4M3 || dtype == v1::INT8; }
+bool IsQuantized(v1::DType dtype) {
+  return dtype == v1::FP8_E4M3 || dtype == v1::FP8_E5M2 || dtype == v1::INT8 || dtype == v1::INT4;
+}
 
 bool IsFloat(v1::DType dtype) { return dtype == v1::FP32 || dtype == v1::FP16 || dtype == v1::BF16; }
 
@@ -82,16 +84,19 @@ absl::Status PreparedProblem::CheckRequest() const {
     }
     const v1::DType dtype = tensor.spec().dtype();
     const int64_t range = tensor.fill().range();
-    if (range < 0 || range > kIndexRangeMax || (range > 0 && dtype != v1::INT32)) {
+    const bool index = dtype == v1::INT32 || dtype == v1::INT64;
+    const bool crowded = tensor.fill().distinct() && tensor.elements() > range;
+    if (range < 0 || range > kIndexRangeMax || (range > 0 && !index) || crowded || tensor.fill().skip() < 0) {
       return Error(absl::StatusCode::kInvalidArgument, "BAD_PROBLEM",
                    absl::StrCat("tensor '", name, "': a fill range of ", range, " for ", v1::DType_Name(dtype)));
     }
-    const bool fillable =
-        IsFloat(dtype) || dtype == v1::INT32 || (IsOutput(tensor) ? IsOutputOnly(dtype) : dtype == v1::FP64);
-    if (!fillable) {
-      return Error(absl::StatusCode::kUnimplemented, "DTYPE",
-                   absl::StrCat("tensor '", name, "': ", v1::DType_Name(dtype),
-                                " can't be generated and compared; use FP32, FP16, BF16 or INT32 (outputs also FP8_E4M3 or INT8)"));
+    const bool known = IsFloat(dtype) || dtype == v1::INT32 || IsQuantized(dtype);
+    if (!known && (IsOutput(tensor) || !(dtype == v1::FP64 || (dtype == v1::INT64 && range > 0)))) {
+      return Error(
+          absl::StatusCode::kUnimplemented, "DTYPE",
+          absl::StrCat("tensor '", name, "': ", v1::DType_Name(dtype),
+                       " can't be generated and compared; use FP32, FP16, BF16, INT32, FP8_E4M3, FP8_E5M2, INT8 or "
+                       "INT4 (inputs also FP64, and INT64 for indices)"));
     }
   }
   return absl::OkStatus();
@@ -169,12 +174,25 @@ absl::Status PreparedProblem::AllocateSets() {
   return context_.Synchronize("filling the buffer sets");
 }
 
+bool PreparedProblem::has_in_place() const {
+  return std::any_of(tensors().begin(), tensors().end(),
+                     [](const worker::v1::ProblemTensor& tensor) { return IsInput(tensor) && IsOutput(tensor); });
+}
+
+absl::Status PreparedProblem::RefillInPlace() {
+  for (int i = 0; i < tensors().size(); ++i) {
+    if (!IsInput(tensors(i)) || !IsOutput(tensors(i))) continue;
+    for (int set = 0; set < sets(); ++set) RT_RETURN_IF_ERROR(FillTensor(i, SetPointer(i, set)));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status PreparedProblem::FillTensor(int i, cuda::DevicePtr at) {
   const worker::v1::ProblemTensor& tensor = tensors(i);
   // The tensor's position in the operator's list is its number in the generator; kernels/generate.h.
   return support_.Fill(at, tensor.elements(), tensor.spec().dtype(), request_.seed(), static_cast<uint32_t>(i),
                        static_cast<float>(tensor.fill().mean()), static_cast<float>(tensor.fill().stddev()),
-                       tensor.fill().range());
+                       IndexFill{tensor.fill().range(), tensor.fill().distinct(), tensor.fill().skip()});
 }
 
 absl::Status PreparedProblem::RunReference() {
@@ -293,12 +311,14 @@ cuda::DevicePtr PreparedProblem::SetPointer(int i, int set) const {
 }
 
 int64_t PreparedProblem::bytes_read() const {
+  if (request_.bytes_read() > 0) return std::min(request_.bytes_read(), input_slab_.stride);
   int64_t bytes = 0;
   for (const worker::v1::ProblemTensor& tensor : tensors()) bytes += IsInput(tensor) ? tensor.bytes() : 0;
   return bytes;
 }
 
 int64_t PreparedProblem::bytes_written() const {
+  if (request_.bytes_written() > 0) return std::min(request_.bytes_written(), output_slab_.stride);
   int64_t bytes = 0;
   for (const worker::v1::ProblemTensor& tensor : tensors()) bytes += IsOutput(tensor) ? tensor.bytes() : 0;
   return bytes;

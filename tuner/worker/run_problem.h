@@ -50,6 +50,9 @@ class PreparedProblem {
 
   // Puts inputs back where a kernel may have changed them (inout) and poisons outputs, zones included.
   absl::Status ResetGuarded();
+  // Tensors that kernels read and write, and putting those of all sets back to what they were.
+  bool has_in_place() const;
+  absl::Status RefillInPlace();
   // Names bound to the guarded buffers, and to rotation set `set`. No workspace yet.
   Bindings GuardedBindings() const;
   Bindings SetBindings(int set) const;

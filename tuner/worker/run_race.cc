@@ -83,6 +83,16 @@ worker::v1::RaceResult RunSession::Race(const worker::v1::RaceRequest& request, 
   }
   if (!poisoned) {
     RunRounds(request, progress, &participants);
+    if (request.options().energy() && !IsPoisoned()) {
+      std::vector<Participant*> candidates;
+      std::vector<int> positions;
+      for (int i = 0; i < request.entrant_size(); ++i) {
+        if (request.entrant(i).has_baseline()) continue;
+        candidates.push_back(&participants[static_cast<size_t>(i)]);
+        positions.push_back(i);
+      }
+      MeasureEnergy([&](size_t at) { progress(positions[at]); }, candidates);
+    }
     poisoned = IsPoisoned();
   }
   worker::v1::RaceResult race;

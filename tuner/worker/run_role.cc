@@ -17,6 +17,7 @@
 #include "tuner/worker/run_library.h"
 #include "tuner/worker/run_monitor.h"
 #include "tuner/worker/run_session.h"
+#include "tuner/worker/sandbox.h"
 #include "tuner/worker/version.h"
 
 namespace rooftune {
@@ -63,6 +64,7 @@ void LimitProcess() {
   const rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  VolunteerForOutOfMemory();
 }
 
 // A device with its context, and the lease on it.
@@ -90,7 +92,7 @@ absl::Status OpenGpu(int ordinal, bool standby, Gpu* gpu) {
   return absl::OkStatus();
 }
 
-Frame Answer(int fd, RunSession& session, const Frame& request) {
+Frame Answer(int fd, RunSession& session, GpuMonitor* monitor, const Frame& request) {
   Frame reply;
   reply.set_id(request.id());
   switch (request.body_case()) {
@@ -116,12 +118,21 @@ Frame Answer(int fd, RunSession& session, const Frame& request) {
     case Frame::kCalibrate:
       *reply.mutable_calibrate_result() = session.Calibrate(request.calibrate());
       break;
+    case Frame::kIdle:
+      if (monitor != nullptr) {
+        *reply.mutable_idle_result() = monitor->Idle();
+      } else {
+        reply.mutable_idle_result()->set_busy_processes(-1);
+        reply.mutable_idle_result()->set_message("there is no NVML to ask");
+      }
+      break;
     case Frame::kProbe:
       *reply.mutable_probe_result() = Probe();
       break;
     default:
       reply.mutable_error()->set_code(static_cast<int>(absl::StatusCode::kUnimplemented));
-      reply.mutable_error()->set_message("the run role answers prepare, vendor, run, baseline, race, calibrate and probe");
+      reply.mutable_error()->set_message(
+          "the run role answers prepare, vendor, run, baseline, race, calibrate, idle and probe");
       break;
   }
   return reply;
@@ -141,7 +152,7 @@ absl::Status Serve(int fd, Gpu& gpu) {
       return leased;
     }
     RT_RETURN_IF_ERROR(SendBegin(fd, request->id(), request->id()));
-    RT_RETURN_IF_ERROR(WriteFrame(fd, Answer(fd, session, *request)));
+    RT_RETURN_IF_ERROR(WriteFrame(fd, Answer(fd, session, gpu.monitor.get(), *request)));
     if (session.IsPoisoned()) {
       LogWarning("run role: a fault poisoned this process; it ends so that another takes over");
       // No destructor may run: each would ask the dead context for something.

@@ -207,6 +207,7 @@ absl::Status RunSession::VerifyAgain(const VerifyTarget& target, const std::func
 absl::Status RunSession::SetUpTimer(const worker::v1::MeasureOptions& options, Participant* participant) {
   TimedWork work = participant->work;
   work.sets = problem_->sets();
+  if (problem_->has_in_place()) work.restore = [this] { return problem_->RefillInPlace(); };
   if (options.l2() == v1::WARM) {
     work.rotation = Rotation::kNone;
   } else {
@@ -223,6 +224,10 @@ absl::Status RunSession::MeasureAlone(const worker::v1::MeasureOptions& options,
                                       Participant* participant) {
   RT_RETURN_IF_ERROR(SetUpTimer(options, participant));
   RT_RETURN_IF_ERROR(participant->timer->Measure(SamplingDeadline(timeout_ms)));
+  if (options.energy()) {
+    MeasureEnergy([](size_t) {}, {participant});
+    if (participant->is_out) return absl::OkStatus();
+  }
   const Verdict verdict = participant->timer->Finish(participant->result.mutable_measurement());
   participant->result.set_outcome(verdict.outcome);
   participant->result.set_message(verdict.message);

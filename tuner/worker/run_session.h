@@ -81,6 +81,8 @@ class RunSession {
   absl::Status SetUpCublas(Participant* participant);
   absl::Status SetUpCopy(Participant* participant);
   absl::Status SetUpTimer(const worker::v1::MeasureOptions& options, Participant* participant);
+  // Some windows of each, in turn; what can't be had is said in the results.
+  void MeasureEnergy(const std::function<void(size_t)>& progress, const std::vector<Participant*>& participants) const;
   absl::Status MeasureAlone(const worker::v1::MeasureOptions& options, int timeout_ms, Participant* participant);
   // Outcome of the verification into the result; true if it passed.
   static bool Passed(Participant* participant);

@@ -133,15 +133,16 @@ Verdict StopCriterion::Finish(bool abandoned, v1::Measurement* measurement) cons
 
 bool ClockGate::Accept(double before_mhz, double after_mhz) {
   reference_mhz_ = std::max({reference_mhz_, before_mhz, after_mhz});
-  double lowest = reference_mhz_;
-  if (before_mhz > 0) lowest = std::min(lowest, before_mhz);
-  if (after_mhz > 0) lowest = std::min(lowest, after_mhz);
-  if (lowest >= kThrottledBelow * reference_mhz_) {
+  end_reference_mhz_ = std::max(end_reference_mhz_, after_mhz);
+  const bool started_high = before_mhz <= 0 || before_mhz >= kThrottledBelow * reference_mhz_;
+  const bool ended_high = after_mhz <= 0 || after_mhz >= kThrottledBelow * end_reference_mhz_;
+  if (started_high && ended_high) {
     rejected_in_a_row_ = 0;
     return true;
   }
   if (++rejected_in_a_row_ <= kRejectedBeforeRebase) return false;
-  reference_mhz_ = lowest;
+  if (!started_high) reference_mhz_ = before_mhz;
+  if (after_mhz > 0) end_reference_mhz_ = after_mhz;
   rejected_in_a_row_ = 0;
   return true;
 }

@@ -62,10 +62,10 @@ class StopCriterion {
   int restarts_ = 0;
 };
 
-// Which bursts to believe in the cool state, from the SM clock before and after each. The reference is the highest
-// clock seen; a burst that starts or ends more than 3 % below it is throttled. A card that can't hold that clock at
-// all (three bursts in a row) makes its own clock the reference. One gate a kernel: in a race, a kernel that draws
-// so much power that it never reaches the others' clock must still get its samples.
+// Which bursts to believe in the cool state, from the SM clock before and after each. What earlier load left behind shows
+// at the start: a burst that starts more than 3 % below the highest clock seen is throttled. A kernel that draws much
+// power loses some clock within each of its own bursts, so ends are compared with this kernel's other ends. After three
+// rejections in a row a card that can't hold its clock makes its own clock the reference. One gate a kernel.
 class ClockGate {
  public:
   explicit ClockGate(double reference_mhz = 0) : reference_mhz_(reference_mhz) {}
@@ -75,6 +75,7 @@ class ClockGate {
 
  private:
   double reference_mhz_;
+  double end_reference_mhz_ = 0;
   int rejected_in_a_row_ = 0;
 };
 

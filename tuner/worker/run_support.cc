@@ -58,7 +58,7 @@ int64_t SupportModule::ElementGrid(int64_t elements) const {
 }
 
 absl::Status SupportModule::Fill(cuda::DevicePtr out, int64_t elements, v1::DType dtype, uint64_t seed, uint32_t tensor,
-                                 float mean, float stddev, int64_t range) {
+                                 float mean, float stddev, const IndexFill& indices) {
   ArgumentPack pack;
   pack.AddPointer(out);
   pack.AddInt64(elements);
@@ -67,7 +67,9 @@ absl::Status SupportModule::Fill(cuda::DevicePtr out, int64_t elements, v1::DTyp
   pack.AddInt32(static_cast<int32_t>(tensor));
   pack.AddFloat(mean);
   pack.AddFloat(stddev);
-  pack.AddInt64(range);
+  pack.AddInt64(indices.range);
+  pack.AddInt32(indices.distinct ? 1 : 0);
+  pack.AddInt64(indices.skip);
   return Launch("rt_fill", ElementGrid(elements), kElementBlock, std::move(pack));
 }
 

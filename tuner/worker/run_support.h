@@ -27,14 +27,21 @@ struct CompareResult {
 };
 static_assert(sizeof(CompareResult) == 48);
 
+// How a tensor of indices is filled; kernels/generate.h.
+struct IndexFill {
+  int64_t range = 0;
+  bool distinct = false;
+  int64_t skip = 0;
+};
+
 class SupportModule {
  public:
   // FAILED_PRECONDITION naming a kernel that the cubin lacks.
   static absl::StatusOr<std::unique_ptr<SupportModule>> Create(const GpuContext& context, const std::string& cubin);
 
-  // A `range` above 0 makes an INT32 tensor one of indices in [0, range).
+  // A range above 0 makes an INT32 or INT64 tensor one of indices.
   absl::Status Fill(cuda::DevicePtr out, int64_t elements, v1::DType dtype, uint64_t seed, uint32_t tensor, float mean,
-                    float stddev, int64_t range = 0);
+                    float stddev, const IndexFill& indices = {});
   absl::Status Poison(cuda::DevicePtr out, int64_t bytes);
   absl::Status ResetResult(cuda::DevicePtr result);
   absl::Status Compare(cuda::DevicePtr out, cuda::DevicePtr reference, cuda::DevicePtr magnitude, int64_t elements,

@@ -28,6 +28,9 @@ struct TimedWork {
   // What is read to empty the L2 of these buffers: before each sample (Rotation::kFlushed) or burst (kCold).
   cuda::DevicePtr flush = 0;
   int64_t flush_bytes = 0;
+  // Enqueued before each burst, outside the timed part: kernels that work in place find their inputs again, instead of
+  // what thousands of executions made of them. May be empty.
+  std::function<absl::Status()> restore;
 };
 
 // What all timers of a session share.
@@ -53,6 +56,9 @@ class KernelTimer {
   absl::Status Burst(int max_samples);
   // Bursts until the stop rule holds, the candidate is abandoned or `deadline` is over.
   absl::Status Measure(absl::Time deadline);
+  // One window of continuous load by the monitor's energy counter: after WarmUp(). FAILED_PRECONDITION (NO_ENERGY) if
+  // nobody counts or the counter stands still. The windows so far go into the result.
+  absl::Status EnergyWindow();
   // The result so far.
   Verdict Finish(rooftune::v1::Measurement* measurement) const;
 
@@ -61,6 +67,8 @@ class KernelTimer {
   // Nothing more is to be learned: enough samples, or others disturb every burst.
   bool Enough() const { return stop_.Done() || GaveUp(); }
   double sm_clock_mhz() const { return sm_clock_mhz_; }
+  // Given up early: there is no point in its energy.
+  bool abandoned() const { return abandoned_; }
 
  private:
   static constexpr int kMaxBurstSamples = 32;
@@ -83,6 +91,8 @@ class KernelTimer {
   // Enqueues the flush if this is the rotation that wants it `when`.
   absl::Status Flush(Rotation when);
   absl::StatusOr<std::pair<double, double>> ReadClocks();
+  // Loads the device until the counter moves, at least until `least`; gives its new value and counts launches.
+  absl::StatusOr<int64_t> NextEnergy(int64_t from_mj, absl::Time least, int64_t* launches);
 
   const TimerContext context_;
   const TimedWork work_;
@@ -105,6 +115,9 @@ class KernelTimer {
   double sm_clock_mhz_ = 0;
   ClockGate clock_gate_;
   bool abandoned_ = false;
+  // Microjoules of one launch, a window each.
+  std::vector<double> energy_uj_;
+  int64_t energy_launches_ = 0;
 };
 
 }  // namespace rooftune

@@ -153,9 +153,12 @@ absl::Status Verifier::CompareOutput(const PreparedProblem& problem, const Prepa
   unsigned char stored[4] = {};
   double expected = 0;
   const cuda::DevicePtr index = result.first_wrong_index;
-  const size_t size = static_cast<size_t>(tensor.bytes() / tensor.elements());
-  RT_RETURN_IF_ERROR(driver.Check(driver.MemcpyDtoH(stored, at + index * size, std::min(size, sizeof(stored))),
-                                  "reading a wrong element"));
+  const size_t size = static_cast<size_t>(DTypeBytes(dtype));
+  const cuda::DevicePtr from = at + index * static_cast<cuda::DevicePtr>(DTypeBits(dtype)) / 8;
+  RT_RETURN_IF_ERROR(
+      driver.Check(driver.MemcpyDtoH(stored, from, std::min(size, sizeof(stored))), "reading a wrong element"));
+  // The other element of its byte.
+  if (dtype == v1::INT4 && index % 2 == 1) stored[0] = static_cast<unsigned char>(stored[0] >> 4);
   RT_RETURN_IF_ERROR(
       driver.Check(driver.MemcpyDtoH(&expected, output.value.ptr() + index * sizeof(double), sizeof(double)),
                    "reading its reference"));
@@ -210,6 +213,12 @@ double DecodeElement(const unsigned char* bytes, v1::DType dtype) {
     return value;
   }
   if (dtype == v1::INT8) return static_cast<signed char>(bytes[0]);
+  if (dtype == v1::INT4) return (bytes[0] & 15) - (bytes[0] & 8) * 2;
+  // The upper byte of an fp16.
+  if (dtype == v1::FP8_E5M2) {
+    const unsigned char half[] = {0, bytes[0]};
+    return DecodeElement(half, v1::FP16);
+  }
   if (dtype == v1::FP8_E4M3) {
     const int exponent = bytes[0] >> 3 & 15;
     const double fraction = (bytes[0] & 7) / 8.0;

@@ -107,7 +107,17 @@ std::string LimitResources() {
 
 }  // namespace
 
+void VolunteerForOutOfMemory() {
+  const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  constexpr char kFirst[] = "1000";
+  // Where it is forbidden things stay as they are.
+  if (write(fd, kFirst, sizeof(kFirst) - 1) < 0) errno = 0;
+  close(fd);
+}
+
 std::string EnterCompileSandbox(const std::string& nvrtc_folder) {
+  VolunteerForOutOfMemory();
   std::vector<std::string> what = {LimitResources(), EnterEmptyFolder()};
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   what.push_back(EnterLandlock(nvrtc_folder));

@@ -7,7 +7,7 @@ from . import _schema, cublaslt, expr
 from .driver import MAX_GRID, PORTABLE_CLUSTER, TENSOR_MAP_BYTES, CudaError, Driver
 
 _TORCH_DTYPES = {"FP32": "float32", "FP16": "float16", "BF16": "bfloat16", "FP64": "float64", "INT8": "int8",
-                 "INT32": "int32", "FP8_E4M3": "float8_e4m3fn", "FP8_E5M2": "float8_e5m2"}
+                 "INT32": "int32", "INT64": "int64", "INT4": "uint8", "FP8_E4M3": "float8_e4m3fn", "FP8_E5M2": "float8_e5m2"}
 # struct formats by size in bytes.
 _INTEGERS = {4: "<i", 8: "<q"}
 _FLOATS = {4: "<f", 8: "<d"}
@@ -24,6 +24,9 @@ class _Tensor:
         self.role = _schema.nested_enum_name("TensorSpec", "Role", spec.role)
         self.dtype = _schema.enum_name("DType", spec.dtype)
         self.shape = tuple(d.value for d in spec.dim)
+        # torch has no 4-bit type: bytes of two elements, the even one in the lower half.
+        if self.dtype == "INT4":
+            self.shape = self.shape[:-1] + ((self.shape[-1] + 1) // 2,)
         self.alignment = spec.alignment or _DEFAULT_ALIGNMENT
 
     def check(self, tensor):

@@ -181,6 +181,15 @@ class TorchTest(KernelTest):
                 kernel(a=wrong, b=self.tensors()["b"])
         self.assertEqual(self.drivers[0].launches(), [])
 
+    def test_four_bits_are_bytes_of_two(self):
+        record = fakes.gemm_record()
+        record.plan.tensor[0].dtype = 9  # INT4, [1, 8, 32]
+        kernel = self.kernel(record)
+        self.assertEqual(kernel.tensors[0], ("a", "INPUT", "INT4", (1, 8, 16)))
+        kernel(a=FakeTensor((8, 16), "torch.uint8", address=A), b=self.tensors()["b"])
+        with self.assertRaisesRegex(ValueError, r"takes \[1, 8, 16\]"):
+            kernel(a=FakeTensor((8, 32), "torch.uint8", address=A), b=self.tensors()["b"])
+
     def test_missing_unknown_and_misaligned(self):
         with self.assertRaisesRegex(TypeError, "'b'.*is missing"):
             self.kernel()(a=A)

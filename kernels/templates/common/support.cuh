@@ -81,30 +81,31 @@ __device__ __forceinline__ void rt_store_tile(RtVec16* p, rt_i64 vectors, rt_i64
   }
 }
 
-// Fills a tensor: see generate.cuh. dtype: FP32, FP16, BF16, FP64 or INT32 (anything else fills nothing). A range above
-// 0 makes an INT32 tensor one of indices.
+// Fills a tensor: see generate.cuh. dtype: a float type, INT8, INT4 or INT32 (anything else fills nothing). A range
+// above 0 makes an INT32 or INT64 tensor one of indices, different from one another or not, with −1 for about one in
+// `skip`.
 // Launch: 8 blocks an SM × 256 threads.
 extern "C" __global__ void rt_fill(void* out, rt_i64 n, int dtype, rt_u64 seed, rt_u32 tensor, float mean,
-                                   float stddev, rt_i64 range) {
+                                   float stddev, rt_i64 range, int distinct, rt_i64 skip) {
   const float scale = rt_generate_scale(stddev);
+  if (dtype == RT_INT4) {
+    for (rt_i64 i = rt_thread(); i < (n + 1) / 2; i += rt_threads()) {
+      const int low = __float2int_rn(rt_generate(seed, tensor, static_cast<rt_u64>(2 * i), mean, scale));
+      const int high = __float2int_rn(rt_generate(seed, tensor, static_cast<rt_u64>(2 * i + 1), mean, scale));
+      static_cast<rt_u8*>(out)[i] =
+          static_cast<rt_u8>((max(-8, min(7, low)) & 15) | (max(-8, min(7, high)) & 15) << 4);
+    }
+    return;
+  }
   for (rt_i64 i = rt_thread(); i < n; i += rt_threads()) {
-    if (dtype == RT_INT32 && range > 0) {
-      static_cast<int*>(out)[i] =
-          rt_generate_index(seed, tensor, static_cast<rt_u64>(i), static_cast<rt_u64>(range));
+    if (range <= 0) {
+      rt_put(out, i, dtype, rt_generate(seed, tensor, static_cast<rt_u64>(i), mean, scale));
       continue;
     }
-    const float v = rt_generate(seed, tensor, static_cast<rt_u64>(i), mean, scale);
-    if (dtype == RT_FP32) {
-      static_cast<float*>(out)[i] = v;
-    } else if (dtype == RT_FP16) {
-      static_cast<rt_u16*>(out)[i] = RtType<RT_FP16>::store(v);
-    } else if (dtype == RT_BF16) {
-      static_cast<rt_u16*>(out)[i] = RtType<RT_BF16>::store(v);
-    } else if (dtype == RT_FP64) {
-      static_cast<double*>(out)[i] = v;
-    } else if (dtype == RT_INT32) {
-      static_cast<int*>(out)[i] = __float2int_rn(v);
-    }
+    const rt_i64 place = rt_generate_place(seed, tensor, static_cast<rt_u64>(i), static_cast<rt_u64>(range), distinct,
+                                           skip);
+    if (dtype == RT_INT32) static_cast<int*>(out)[i] = static_cast<int>(place);
+    if (dtype == RT_INT64) static_cast<rt_i64*>(out)[i] = place;
   }
 }
 
@@ -142,13 +143,6 @@ extern "C" __global__ void __launch_bounds__(1024) rt_scrub_shared(int words) {
   for (int i = static_cast<int>(threadIdx.x); i < words; i += static_cast<int>(blockDim.x)) to[i] = 0xFFFFFFFFu;
 }
 
-// Finalizer of splitmix64: every bit of the result depends on every bit of `z`.
-__device__ __forceinline__ rt_u64 rt_mix(rt_u64 z) {
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-  return z ^ (z >> 31);
-}
-
 // Adds to *sum a checksum of all bytes and where they are, the same in whatever order threads come. A single changed
 // word always changes it, others all but 2^-64 of the time. `p` is aligned to 4 bytes.
 // Launch: 8 blocks an SM × 256 threads.
@@ -184,6 +178,14 @@ __device__ __forceinline__ RtElement rt_element(const void* p, rt_i64 i, int dty
   if (dtype == RT_FP8_E4M3) {
     const rt_u8 bits = static_cast<const rt_u8*>(p)[i];
     return {static_cast<double>(RtType<RT_FP8_E4M3>::load(bits)), bits == 0xFFu};
+  }
+  if (dtype == RT_FP8_E5M2) {
+    const rt_u8 bits = static_cast<const rt_u8*>(p)[i];
+    return {static_cast<double>(RtType<RT_FP8_E5M2>::load(bits)), bits == 0xFFu};
+  }
+  if (dtype == RT_INT4) {
+    return {static_cast<double>(RtType<RT_INT4>::load(static_cast<const rt_u8*>(p)[i / 2], static_cast<int>(i & 1))),
+            false};
   }
   if (dtype == RT_INT8) {
     // No value is free for poison: an element never written is a −1, which is wrong nearly everywhere.
@@ -265,15 +267,29 @@ __device__ __forceinline__ void rt_judge(RtElement got, double ref, double bound
   }
 }
 
+// How far an element may be from its reference. 8-bit floats are what quantisation makes, where a scale that is wrong
+// by a little must show: the true value lies within accumulate·mag of the reference, and rounding moves it by at most
+// half the spacing of its neighbours. `relative` is one spacing of numbers between 1 and 2.
+__device__ __forceinline__ double rt_bound(double ref, double mag, int dtype, double relative, double accumulate,
+                                           double tiny) {
+  const double slack = accumulate * mag;
+  if (dtype != RT_FP8_E4M3 && dtype != RT_FP8_E5M2) return relative * fabs(ref) + slack + tiny;
+  const double smallest = dtype == RT_FP8_E4M3 ? 0.015625 : 6.103515625e-05;
+  const double size = fabs(ref) + slack < smallest ? smallest : fabs(ref) + slack;
+  // Its largest power of two.
+  const double power = __longlong_as_double(__double_as_longlong(size) & 0x7FF0000000000000ll);
+  return 0.5 * relative * power + slack;
+}
+
 // Compares a whole output with the reference: element i is right if |out − ref| ≤ relative·|ref| +
-// accumulate·mag + tiny. NaN matches NaN alone. dtype: FP32, FP16, BF16, FP8_E4M3, INT8 or INT32. Adds to
-// *result.
+// accumulate·mag + tiny (8-bit floats: rt_bound). NaN matches NaN alone. dtype: FP32, FP16, BF16, FP8_E4M3, FP8_E5M2,
+// INT8, INT4 or INT32. Adds to *result.
 // Launch: 8 blocks an SM × 256 threads.
 extern "C" __global__ void rt_compare(const void* out, const double* ref, const float* mag, rt_i64 n, int dtype,
                                       double relative, double accumulate, double tiny, CompareResult* result) {
   RtTally tally;
   for (rt_i64 i = rt_thread(); i < n; i += rt_threads()) {
-    const double bound = relative * fabs(ref[i]) + accumulate * static_cast<double>(mag[i]) + tiny;
+    const double bound = rt_bound(ref[i], static_cast<double>(mag[i]), dtype, relative, accumulate, tiny);
     rt_judge(rt_element(out, i, dtype), ref[i], bound, dtype, static_cast<rt_u64>(i), &tally);
   }
   const rt_u64 wrong = rt_warp_sum(tally.wrong);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -33,6 +35,7 @@ class ScriptedCompiler : public Compiler {
     result.set_outcome(outcome);
     result.set_log(request.source().text());
     result.set_cubin(std::string(cubin_bytes, 'c'));
+    result.set_compiler_died(died);
     return result;
   }
   int parallelism() const override { return 4; }
@@ -48,6 +51,7 @@ class ScriptedCompiler : public Compiler {
   absl::Status status;
   v1::Outcome outcome = v1::OK;
   size_t cubin_bytes = 100;
+  bool died = false;
 };
 
 CompileRequest Source(const std::string& text, int timeout_ms = 1000) {
@@ -84,8 +88,8 @@ TEST_F(CachingCompilerTest, CompilesOnceAKey) {
   EXPECT_EQ(Log("b"), "b");
   EXPECT_EQ(Log("a"), "a");
   EXPECT_EQ(inner_->Calls(), 2);
-  EXPECT_EQ(cache_->counters().compiles, 2);
-  EXPECT_EQ(cache_->counters().hits, 1);
+  EXPECT_EQ(cache_->statistics().compiles, 2);
+  EXPECT_EQ(cache_->statistics().hits, 1);
 }
 
 TEST_F(CachingCompilerTest, G3_AnotherNvrtcVersionIsAnotherKey) {
@@ -123,11 +127,51 @@ TEST_F(CachingCompilerTest, F1_AHundredCallersOfOneKeyShareOneCompile) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 100; ++i) threads.emplace_back([&] { EXPECT_EQ(Log("same"), "same"); });
   // Everyone is inside before the compile may end.
-  while (cache_->counters().joined < 99) std::this_thread::yield();
+  while (cache_->statistics().joined < 99) std::this_thread::yield();
   gate.Notify();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(inner_->Calls(), 1);
-  EXPECT_EQ(cache_->counters().compiles, 1);
+  EXPECT_EQ(cache_->statistics().compiles, 1);
+}
+
+TEST(CachingCompilerMemoryTest, G3_RefusalsAreRememberedBeyondTheProcess) {
+  std::map<std::string, CompileResult> disk;
+  const auto make = [&](ScriptedCompiler** calls) {
+    auto inner = std::make_unique<ScriptedCompiler>();
+    *calls = inner.get();
+    CachingCompiler::Options options;
+    options.failures.recall = [&](const std::string& key) -> std::optional<CompileResult> {
+      const auto found = disk.find(key);
+      return found == disk.end() ? std::nullopt : std::optional<CompileResult>(found->second);
+    };
+    options.failures.remember = [&](const std::string& key, const CompileResult& result) { disk[key] = result; };
+    return std::make_unique<CachingCompiler>(std::move(inner), CompileKey, options);
+  };
+  ScriptedCompiler* calls = nullptr;
+  auto first = make(&calls);
+  calls->outcome = v1::COMPILE_FAILED;
+  EXPECT_EQ(first->Compile(Source("refused"))->outcome(), v1::COMPILE_FAILED);
+  // The machine may be to blame for these; and what compiles is no failure.
+  calls->outcome = v1::COMPILE_TIMEOUT;
+  EXPECT_TRUE(first->Compile(Source("slow")).ok());
+  calls->outcome = v1::COMPILE_FAILED;
+  calls->died = true;
+  EXPECT_TRUE(first->Compile(Source("killed")).ok());
+  calls->outcome = v1::OK;
+  EXPECT_TRUE(first->Compile(Source("good")).ok());
+  EXPECT_EQ(disk.size(), 1u);
+  auto second = make(&calls);
+  EXPECT_EQ(second->Compile(Source("refused"))->log(), "refused");
+  EXPECT_EQ(calls->Calls(), 0);
+  EXPECT_EQ(second->Counters().at("compile_failures_recalled"), 1);
+  EXPECT_EQ(second->Counters().at("compiles"), 0);
+  EXPECT_TRUE(second->Compile(Source("killed")).ok());
+  EXPECT_EQ(calls->Calls(), 1);
+  // Another toolchain or source is another key.
+  calls->version = "13.1";
+  EXPECT_TRUE(second->Compile(Source("refused")).ok());
+  EXPECT_TRUE(second->Compile(Source("refused, changed")).ok());
+  EXPECT_EQ(calls->Calls(), 3);
 }
 
 TEST_F(CachingCompilerTest, DifferentKeysDoNotWaitForEachOther) {
@@ -179,7 +223,7 @@ TEST_F(CachingCompilerTest, AWaiterWithMoreTimeTriesAgainAfterATimeout) {
   std::thread hasty([&] { Log("slow", 100); });
   while (inner_->Calls() < 1) std::this_thread::yield();
   std::thread patient([&] { Log("slow", 1000); });
-  while (cache_->counters().joined < 1) std::this_thread::yield();
+  while (cache_->statistics().joined < 1) std::this_thread::yield();
   gate.Notify();
   hasty.join();
   patient.join();
@@ -193,8 +237,8 @@ class SmallCacheTest : public CachingCompilerTest {
 
 TEST_F(SmallCacheTest, DropsWhatWasUsedLeastRecently) {
   for (const char* text : {"a", "b", "a", "c", "d"}) Log(text);  // room for three: b goes
-  EXPECT_EQ(cache_->counters().evictions, 1);
-  EXPECT_LE(cache_->counters().bytes, 30'000u);
+  EXPECT_EQ(cache_->statistics().evictions, 1);
+  EXPECT_LE(cache_->statistics().bytes, 30'000u);
   const int before = inner_->Calls();
   for (const char* text : {"a", "c", "d"}) Log(text);
   EXPECT_EQ(inner_->Calls(), before);
@@ -205,7 +249,7 @@ TEST_F(SmallCacheTest, DropsWhatWasUsedLeastRecently) {
 TEST_F(SmallCacheTest, AResultLargerThanTheCacheIsAnsweredAndNotKept) {
   inner_->cubin_bytes = 100'000;
   EXPECT_EQ(Log("huge"), "huge");
-  EXPECT_EQ(cache_->counters().bytes, 0u);
+  EXPECT_EQ(cache_->statistics().bytes, 0u);
 }
 
 }  // namespace

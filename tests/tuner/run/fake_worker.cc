@@ -106,6 +106,8 @@ void Serve(const Frame& request, State& state) {
                                                                             : rooftune::v1::OK);
   } else if (request.has_race()) {
     Race(request, state, reply.mutable_race_result());
+  } else if (request.has_idle()) {
+    reply.mutable_idle_result()->set_busy_processes(2);
   } else if (request.has_calibrate()) {
     state.prepared = "nothing";
     reply.mutable_calibrate_result()->set_outcome(rooftune::v1::OK);

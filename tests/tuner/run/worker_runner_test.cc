@@ -272,5 +272,45 @@ TEST_F(WorkerRunnerTest, ARaceOfTheDoomedEnds) {
   EXPECT_EQ(race->result(1).outcome(), v1::OUT_OF_BOUNDS);
 }
 
+TEST_F(WorkerRunnerTest, D4_AnUnkillableWorkerPutsTheDeviceInQuarantineUntilItEnds) {
+  WorkerRunner::Options options;
+  options.worker_path = FAKE_RUN_WORKER;
+  options.env = {absl::StrCat("FAKE_LOG=", log_), "FAKE_START="};
+  bool stuck = true;
+  // A process that hangs in the driver ends when the driver lets it, whatever signal it got.
+  options.await_end = [&](Subprocess& worker, absl::Time deadline, ExitInfo* exit) {
+    return !stuck && worker.Wait(std::max(deadline, absl::Now() + absl::Seconds(10)), exit);
+  };
+  auto runner = *WorkerRunner::Create(options);
+  PrepareOk(*runner);
+  const auto hung = Run(*runner, "hang", 1);
+  ASSERT_TRUE(hung.ok()) << hung.status();
+  EXPECT_EQ(hung->outcome(), v1::TIMEOUT);
+  for (int i = 0; i < 2; ++i) {
+    const auto next = Run(*runner, "ok");
+    ASSERT_TRUE(next.ok()) << next.status();
+    EXPECT_EQ(next->outcome(), v1::DEVICE_LOST);
+    EXPECT_THAT(next->message(), HasSubstr("in quarantine: process"));
+    EXPECT_THAT(next->message(), HasSubstr("reset the GPU"));
+  }
+  EXPECT_EQ(Prepare(*runner)->outcome(), v1::DEVICE_LOST);
+  EXPECT_EQ(runner->Idle().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Starts(), 1) << "nothing else is started on it";
+  stuck = false;
+  PrepareOk(*runner);
+  EXPECT_EQ(Run(*runner, "ok")->outcome(), v1::OK);
+  EXPECT_EQ(runner->Counters().at("quarantines"), 1);
+  EXPECT_EQ(runner->Counters().at("worker_starts"), 2);
+}
+
+TEST_F(WorkerRunnerTest, AsksWhoElseComputes) {
+  auto runner = Make();
+  const auto idle = runner->Idle();
+  ASSERT_TRUE(idle.ok()) << idle.status();
+  EXPECT_EQ(idle->busy_processes(), 2);
+  auto absent = Make("no-device");
+  EXPECT_EQ(ErrorReason(absent->Idle().status()), "NO_GPU");
+}
+
 }  // namespace
 }  // namespace rooftune

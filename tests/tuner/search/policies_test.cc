@@ -294,5 +294,49 @@ TEST(MatchEnvironmentTest, BranchAndMajorMinorDecide) {
   EXPECT_THAT(difference, ElementsAre(Pair("driver", "575.1 → 580.1")));
 }
 
+v1::Measurement TimeAndEnergy(double us, double uj, double spread = 0.001) {
+  v1::Measurement m;
+  m.set_median_us(us);
+  m.set_ci_low_us(us * (1 - spread));
+  m.set_ci_high_us(us * (1 + spread));
+  if (uj <= 0) return m;
+  m.set_energy_uj(uj);
+  m.set_energy_low_uj(uj * (1 - spread));
+  m.set_energy_high_uj(uj * (1 + spread));
+  return m;
+}
+
+TEST(ObjectiveTest, EnergyAndItsProductChooseOthersThanTime) {
+  // Fastest, thriftiest, best product, and one whose energy is not known.
+  const std::vector<v1::Measurement> measured = {TimeAndEnergy(10, 900), TimeAndEnergy(30, 300), TimeAndEnergy(12, 400),
+                                                 TimeAndEnergy(5, 0)};
+  std::vector<RaceEntry> entries;
+  std::vector<v1::Trial> trials;
+  for (const v1::Measurement& m : measured) {
+    entries.emplace_back().measurement = m;
+    trials.emplace_back().set_outcome(v1::OK);
+    *trials.back().mutable_measurement() = m;
+  }
+  EXPECT_EQ(JudgeRace(entries).winner, 3);
+  EXPECT_EQ(JudgeRace(entries, v1::ENERGY).winner, 1);
+  EXPECT_EQ(JudgeRace(entries, v1::ENERGY_DELAY).winner, 2);
+  EXPECT_EQ(SelectFinalists(trials, 5, v1::ENERGY), std::vector<int>({1}));
+  EXPECT_EQ(SelectFinalists(trials, 1, v1::ENERGY_DELAY), std::vector<int>({2}));
+  EXPECT_FALSE(ScoreOf(measured[3], v1::ENERGY).usable());
+  EXPECT_DOUBLE_EQ(ScoreOf(measured[2], v1::ENERGY_DELAY).value, 12 * 400);
+  EXPECT_EQ(ScoreOf(measured[0], v1::OBJECTIVE_UNSPECIFIED).value, 10);
+}
+
+TEST(ObjectiveTest, EnergiesThatOverlapAreATieOfTheSmallerFootprint) {
+  std::vector<RaceEntry> entries(2);
+  entries[0].measurement = TimeAndEnergy(10, 300, 0.02);
+  entries[0].workspace_bytes = 4096;
+  entries[1].measurement = TimeAndEnergy(20, 303, 0.02);
+  EXPECT_EQ(JudgeRace(entries, v1::TIME).winner, 0);
+  const RaceVerdict verdict = JudgeRace(entries, v1::ENERGY);
+  EXPECT_EQ(verdict.winner, 1);
+  EXPECT_EQ(verdict.ties, std::vector<int>({0}));
+}
+
 }  // namespace
 }  // namespace rooftune

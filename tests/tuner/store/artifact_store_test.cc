@@ -4,12 +4,15 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <set>
 #include <thread>
 
 #include "base/error.h"
 #include "base/file_util.h"
 #include "base/sha256.h"
 #include "tests/tuner/store/store_test_util.h"
+#include "tuner/store/faulty_store.h"
+#include "tuner/store/memory_store.h"
 
 namespace rooftune {
 namespace {
@@ -96,6 +99,88 @@ TEST(DirectoryArtifactStoreTest, UnsafeFolderIsRefused) {
   ASSERT_TRUE(MakeDirs(dir / "open").ok());
   ASSERT_EQ(chmod((dir / "open").c_str(), 0777), 0);
   EXPECT_EQ(ErrorReason(ArtifactStore::OpenDirectory(dir / "open").status()), "DATA_DIR_UNSAFE");
+}
+
+// Sizes of the files of a folder of binaries together.
+int64_t BytesIn(const std::string& dir) {
+  int64_t bytes = 0;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(dir)) {
+    if (file.is_regular_file()) bytes += static_cast<int64_t>(file.file_size());
+  }
+  return bytes;
+}
+
+TEST(ArtifactLimitTest, G7_TheLeastRecentlyUsedGoAndWhatIsServedStays) {
+  TempDir dir;
+  std::set<std::string> served;
+  ArtifactStore::Options options;
+  options.max_bytes = 10'000;
+  options.in_use = [&] { return absl::StatusOr<std::set<std::string>>(served); };
+  auto store = *ArtifactStore::OpenDirectory(dir / "a", options);
+  const auto binary = [](char c) { return std::string(1000, c); };
+  const std::string best = *store->Put(binary('a'));
+  served.insert(best);
+  const std::string second = *store->Put(binary('b'));
+  const std::string third = *store->Put(binary('c'));
+  for (char c = 'd'; c <= 'j'; ++c) ASSERT_TRUE(store->Put(binary(c)).ok());
+  EXPECT_EQ(store->Counters().at("artifact_evictions"), 0) << "ten just fit";
+  EXPECT_TRUE(store->Get(second).ok());  // used again: no longer the oldest
+  ASSERT_TRUE(store->Put(binary('k')).ok());
+  EXPECT_LE(BytesIn(dir / "a"), 10'000);
+  EXPECT_TRUE(store->Get(best).ok());
+  EXPECT_TRUE(store->Get(second).ok());
+  EXPECT_EQ(store->Get(third).status().code(), absl::StatusCode::kNotFound);
+  // What was evicted can come back, and uses are known after a restart.
+  EXPECT_EQ(*store->Put(binary('c')), third);
+  store.reset();
+  store = *ArtifactStore::OpenDirectory(dir / "a", options);
+  for (char c = 'l'; c <= 'z'; ++c) {
+    ASSERT_TRUE(store->Put(binary(c)).ok());
+    EXPECT_TRUE(store->Get(third).ok()) << "used all the time";
+  }
+  EXPECT_LE(BytesIn(dir / "a"), 10'000);
+  EXPECT_TRUE(store->Get(best).ok());
+}
+
+TEST(ArtifactLimitTest, G7_NothingGoesIfItIsNotKnownWhatIsServed) {
+  TempDir dir;
+  ArtifactStore::Options options;
+  options.max_bytes = 2000;
+  options.in_use = [] { return absl::StatusOr<std::set<std::string>>(absl::UnavailableError("busy")); };
+  auto store = *ArtifactStore::OpenDirectory(dir / "a", options);
+  for (char c = 'a'; c <= 'e'; ++c) ASSERT_TRUE(store->Put(std::string(1000, c)).ok());
+  EXPECT_EQ(BytesIn(dir / "a"), 5000);
+  EXPECT_EQ(store->Counters().at("artifact_evictions"), 0);
+}
+
+TEST(ArtifactLimitTest, G7_AllServedIsMoreThanTheLimitAndStillServed) {
+  TempDir dir;
+  std::set<std::string> served;
+  ArtifactStore::Options options;
+  options.max_bytes = 2000;
+  options.in_use = [&] { return absl::StatusOr<std::set<std::string>>(served); };
+  auto store = *ArtifactStore::OpenDirectory(dir / "a", options);
+  for (char c = 'a'; c <= 'e'; ++c) served.insert(*store->Put(std::string(1000, c)));
+  for (const std::string& digest : served) EXPECT_TRUE(store->Get(digest).ok()) << digest << " is served and gone";
+}
+
+TEST(FaultyStoreTest, G7_FailsTheWritesItIsTold) {
+  device::v1::StoreFault rows, binaries;
+  rows.set_write(2);
+  rows.set_count(2);
+  binaries.set_write(1);
+  binaries.set_artifacts(true);
+  const auto store = MakeFaultyStore(std::make_unique<MemoryStore>(), {rows, binaries});
+  EXPECT_TRUE(store->PutSweep(MakeSweep("a")).ok());
+  EXPECT_EQ(ErrorReason(store->PutTrial(MakeTrial("a", 0))), "DISK_FULL");
+  EXPECT_EQ(store->PublishRecords({MakeRecord("r", "k")}).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(store->ListTrials({}, 10, "")->items.empty());
+  EXPECT_TRUE(store->PutTrial(MakeTrial("a", 0)).ok());
+  EXPECT_EQ(store->Counters().at("store_writes"), 4);
+  EXPECT_EQ(store->Counters().at("store_faults"), 2);
+  const auto artifacts = MakeFaultyArtifacts(ArtifactStore::InMemory(), {rows, binaries});
+  EXPECT_EQ(ErrorReason(artifacts->Put("x").status()), "DISK_FULL");
+  EXPECT_TRUE(artifacts->Put("x").ok());
 }
 
 }  // namespace

@@ -7,9 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
+#include "absl/time/clock.h"
 #include "base/error.h"
 #include "base/file_util.h"
 #include "tests/tuner/store/store_conformance.h"
@@ -128,6 +130,75 @@ TEST(SqliteStoreTest, NewerDatabaseIsRefusedNamingBothVersions) {
   EXPECT_EQ(ErrorMetadata(status)["supported_version"], absl::StrCat(SchemaSteps().size()));
 }
 
+TEST(SqliteStoreTest, AVersion1DatabaseIsBroughtUpWithAllItHolds) {
+  TempDir dir;
+  const char* source = std::getenv("ROOFTUNE_SOURCE_DIR");
+  const auto fixture = ReadFile(absl::StrCat(source == nullptr ? "." : source, "/tests/data/schema/version1.sql"));
+  ASSERT_TRUE(fixture.ok()) << fixture.status();
+  Sql(dir / "store.db", *fixture);
+  auto store = OpenOrDie(dir / "store.db");
+  ASSERT_NE(store, nullptr);
+  const auto sweeps = store->ListSweeps(std::nullopt, 10, "");
+  ASSERT_EQ(sweeps->items.size(), 1u);
+  EXPECT_EQ(sweeps->items[0].spec().op(), "reduce rows=64 cols=64 dtype=fp32");
+  EXPECT_EQ(store->ListTrials({sweeps->items[0].name(), v1::OK}, 10, "")->items.size(), 1u);
+  EXPECT_EQ(store->ListRecords({}, 10, "")->items.size(), 1u);
+  EXPECT_EQ(store->corrupt_rows(), 0);
+  worker::v1::CompileResult failed;
+  failed.set_outcome(v1::COMPILE_FAILED);
+  EXPECT_TRUE(store->PutCompileFailure("k", failed).ok());
+  store.reset();
+  EXPECT_TRUE(OpenOrDie(dir / "store.db")->GetCompileFailure("k").ok());
+}
+
+TEST(SqliteStoreTest, G3_OnlyTheNewestFailedCompilesAreKept) {
+  TempDir dir;
+  OpenOrDie(dir / "store.db").reset();
+  // A full table, without writing it row by row.
+  Sql(dir / "store.db",
+      absl::StrCat("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ", kMaxCompileFailures,
+                   ") INSERT INTO compile_failures(key, nvrtc, message, digest, payload) "
+                   "SELECT 'k' || i, '', '', '', x'' FROM n"));
+  auto store = OpenOrDie(dir / "store.db");
+  worker::v1::CompileResult failed;
+  failed.set_outcome(v1::COMPILE_FAILED);
+  ASSERT_TRUE(store->PutCompileFailure("new", failed).ok());
+  EXPECT_TRUE(store->GetCompileFailure("new").ok());
+  EXPECT_EQ(store->GetCompileFailure("k1").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store->GetCompileFailure("k2").status().code(), absl::StatusCode::kDataLoss)
+      << "still there, such as it is";
+}
+
+TEST(SqliteStoreTest, F3_ALockFromOutsideIsWaitedForOnceAndThenSaid) {
+  TempDir dir;
+  SqliteStore::Options options;
+  options.busy_timeout_ms = 200;
+  auto store = OpenOrDie(dir / "store.db", options);
+  ASSERT_TRUE(store->PutSweep(MakeSweep("a")).ok());
+  sqlite3* other = nullptr;
+  ASSERT_EQ(sqlite3_open((dir / "store.db").c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  const absl::Time begin = absl::Now();
+  std::vector<std::thread> writers;
+  for (int i = 0; i < 8; ++i) {
+    writers.emplace_back([&, i] {
+      const absl::Status status = store->PutTrial(MakeTrial("a", i));
+      EXPECT_EQ(ErrorReason(status), "DATABASE_BUSY") << status;
+      EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+      EXPECT_THAT(status.message(), HasSubstr("another program holds a lock"));
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(2)) << "eight waits would take their time one after the other";
+  EXPECT_TRUE(store->GetSweep("sweeps/a").ok()) << "readers go on";
+  ASSERT_EQ(sqlite3_exec(other, "ROLLBACK", nullptr, nullptr, nullptr), SQLITE_OK);
+  EXPECT_TRUE(store->PutTrial(MakeTrial("a", 1)).ok());
+  // Somebody who only reads, in an open transaction, keeps nobody from writing.
+  ASSERT_EQ(sqlite3_exec(other, "BEGIN; SELECT count(*) FROM v_trials", nullptr, nullptr, nullptr), SQLITE_OK);
+  EXPECT_TRUE(store->PutTrial(MakeTrial("a", 2)).ok());
+  sqlite3_close(other);
+}
+
 TEST(SqliteStoreTest, DatabaseOfAnotherProgramIsRefused) {
   TempDir dir;
   Sql(dir / "store.db", "CREATE TABLE notes(text)");
@@ -223,7 +294,10 @@ TEST(SqliteStoreTest, G7_FailingWritesRecoverWhenSpaceReturns) {
     }
     EXPECT_EQ(ErrorReason(status), "DISK_FULL") << status;
     EXPECT_EQ(store->ListTrials({}, 1000, "")->items.size(), static_cast<size_t>(written - 1));
-    EXPECT_EQ(ErrorReason(store->PublishRecords({MakeRecord("r", "k")}).status()), "DISK_FULL");
+    // As large as the trial that did not fit: a small record might.
+    v1::TuningRecord record = MakeRecord("r", "k");
+    record.set_sweep(std::string(20'000, 'x'));
+    EXPECT_EQ(ErrorReason(store->PublishRecords({record}).status()), "DISK_FULL");
   }
   EXPECT_TRUE(store->PutTrial(MakeTrial("a", written)).ok());
   EXPECT_EQ(*store->PublishRecords({MakeRecord("r", "k")}), 1);

@@ -414,5 +414,36 @@ TEST_P(StoreConformanceTest, F3_ParallelWritersAndReaders) {
   }
 }
 
+TEST_P(StoreConformanceTest, G3_FailedCompilesAreKept) {
+  worker::v1::CompileResult failed;
+  failed.set_outcome(v1::COMPILE_FAILED);
+  failed.set_log("ptxas: too many registers");
+  failed.set_nvrtc_version("13.0");
+  EXPECT_EQ(ErrorReason(store_->GetCompileFailure("k").status()), "NO_COMPILE_FAILURE");
+  ASSERT_TRUE(store_->PutCompileFailure("k", failed).ok());
+  failed.set_log("another");
+  ASSERT_TRUE(store_->PutCompileFailure("k", failed).ok());
+  ASSERT_TRUE(store_->PutCompileFailure("l", failed).ok());
+  EXPECT_EQ(store_->GetCompileFailure("k")->log(), "another");
+  EXPECT_EQ(store_->GetCompileFailure("m").status().code(), absl::StatusCode::kNotFound);
+  failed.set_outcome(v1::OK);
+  EXPECT_EQ(ErrorReason(store_->PutCompileFailure("n", failed)), "BAD_ROW");
+  failed.set_outcome(v1::COMPILE_FAILED);
+  EXPECT_EQ(ErrorReason(store_->PutCompileFailure("", failed)), "BAD_ROW");
+}
+
+TEST_P(StoreConformanceTest, G7_SaysWhichBinariesAreServed) {
+  const auto record = [](const std::string& name, const std::string& key, const std::string& digest) {
+    v1::TuningRecord r = MakeRecord(name, key);
+    r.set_artifact_digest(digest);
+    return r;
+  };
+  ASSERT_TRUE(store_->PublishRecords({record("a", "k", "old")}).ok());
+  ASSERT_TRUE(store_->PublishRecords({record("b", "k", "new"), record("c", "l", "other")}).ok());
+  using Digests = std::set<std::string>;
+  EXPECT_EQ(*store_->ServedArtifacts(0), (Digests{"new", "other"}));
+  EXPECT_EQ(*store_->ServedArtifacts(5), (Digests{"old", "new", "other"}));
+}
+
 }  // namespace
 }  // namespace rooftune

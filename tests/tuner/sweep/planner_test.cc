@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "tuner/sweep/intervals.h"
 
 namespace rooftune {
 namespace {
@@ -76,6 +77,16 @@ TEST_F(PlannerTest, PointsStayWithinTheLimit) {
   const auto plan = MakePlan(*library_, "gemm m=4096 n=4096 k=4096 dtype=bf16", *profiles_.ById("h200-sxm"), nullptr, {}, 100);
   ASSERT_TRUE(plan.ok());
   EXPECT_LE(plan->points.size(), 101u);
+}
+
+TEST(IntervalsTest, CountsOverlapsOnce) {
+  const auto at = [](int s) { return absl::FromUnixSeconds(s); };
+  const Intervals a = {{at(5), at(8)}, {at(0), at(2)}, {at(1), at(3)}, {at(9), at(9)}, {at(7), at(4)}};
+  EXPECT_EQ(Covered(a), absl::Seconds(6));
+  EXPECT_EQ(Covered({}), absl::ZeroDuration());
+  EXPECT_EQ(CoveredByBoth(a, {{at(2), at(6)}, {at(7), at(20)}}), absl::Seconds(1 + 1 + 1));
+  EXPECT_EQ(CoveredByBoth(a, {{at(3), at(5)}}), absl::ZeroDuration());
+  EXPECT_EQ(CoveredByBoth(a, {}), absl::ZeroDuration());
 }
 
 }  // namespace

@@ -52,6 +52,9 @@ class JealousRunner : public Runner {
   absl::StatusOr<worker::v1::CalibrateResult> Calibrate(const worker::v1::CalibrateRequest& request) override {
     return Alone([&] { return inner_->Calibrate(request); });
   }
+  absl::StatusOr<worker::v1::IdleResult> Idle() override {
+    return Alone([&] { return inner_->Idle(); });
+  }
   void Interrupt() override { inner_->Interrupt(); }
 
  private:
@@ -359,6 +362,48 @@ TEST_F(ScenarioTest, G7_AFullStoreFailsTheSweepAndItGoesOnWhenThereIsSpace) {
   std::set<std::string> configs;
   for (const v1::Trial& trial : trials) configs.insert(ConfigOf(trial));
   EXPECT_EQ(configs.size(), 20u);
+}
+
+// Loses a binary as an artifact limit would, right before the race needs it.
+class ForgetfulArtifacts : public ArtifactStore {
+ public:
+  absl::StatusOr<std::string> Put(absl::string_view data) override {
+    ++puts;
+    return inner_->Put(data);
+  }
+  absl::StatusOr<std::string> Get(const std::string& digest) override {
+    if (lost.insert(digest).second) return absl::NotFoundError("evicted");
+    return inner_->Get(digest);
+  }
+  std::set<std::string> lost;
+  int puts = 0;
+
+ private:
+  const std::unique_ptr<ArtifactStore> inner_ = ArtifactStore::InMemory();
+};
+
+TEST_F(ScenarioTest, G7_ABinaryThatMadeRoomIsCompiledAgainForTheRace) {
+  auto artifacts = std::make_unique<ForgetfulArtifacts>();
+  ForgetfulArtifacts* const forgetful = artifacts.get();
+  artifacts_ = std::move(artifacts);
+  Start(kTimes);
+  const v1::Sweep sweep = RunSweep(Spec(20));
+  ASSERT_EQ(sweep.state(), v1::DONE) << sweep.message();
+  EXPECT_FALSE(forgetful->lost.empty());
+  EXPECT_GT(forgetful->puts, 20);
+  manager_.reset();
+}
+
+TEST_F(ScenarioTest, AnObjectiveWithoutACounterEndsAtOnce) {
+  Start(kTimes);
+  v1::SweepSpec spec = Spec(20);
+  spec.set_objective(v1::ENERGY_DELAY);
+  const v1::Sweep sweep = RunSweep(spec);
+  EXPECT_EQ(sweep.state(), v1::FAILED);
+  EXPECT_THAT(sweep.message(), HasSubstr("does not count energy"));
+  EXPECT_LE(runner_->runs(), 1);
+  spec.set_run_timeout_ms(2000);
+  EXPECT_THAT(manager_->Start(spec, "").status().message(), HasSubstr("where energy is measured"));
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ class RaceEditor : public Runner {
   absl::StatusOr<worker::v1::CalibrateResult> Calibrate(const worker::v1::CalibrateRequest& request) override {
     return runner_->Calibrate(request);
   }
+  absl::StatusOr<worker::v1::IdleResult> Idle() override { return runner_->Idle(); }
   void Interrupt() override { runner_->Interrupt(); }
 
  private:

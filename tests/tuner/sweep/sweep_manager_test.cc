@@ -101,6 +101,23 @@ TEST_F(SweepTest, E4_NothingLeftFailsWithReasons) {
   EXPECT_EQ(sweep.record_size(), 0);
 }
 
+TEST_F(SweepTest, E4_OneSampleOfEachReason) {
+  Start(absl::StrCat(
+      kTimes,
+      "rule { phase: COMPILE when: 'RT_BLOCK == 64' outcome: COMPILE_FAILED message: 'ptxas is out of sorts' }"
+      "rule { phase: RUN when: 'block == 128' outcome: OUT_OF_BOUNDS message: 'an illegal address' }"
+      "rule { phase: RUN outcome: WRONG_RESULT message: '17 of 1000 elements are wrong' }"));
+  const v1::Sweep sweep = RunSweep(Spec(1000, v1::EXHAUSTIVE));
+  EXPECT_EQ(sweep.state(), v1::FAILED);
+  for (const char* part : {"COMPILE_FAILED (sweeps/", "ptxas is out of sorts", "OUT_OF_BOUNDS (sweeps/",
+                           "an illegal address", "WRONG_RESULT (sweeps/", "17 of 1000 elements are wrong"}) {
+    EXPECT_NE(sweep.message().find(part), std::string::npos) << part << " is not in " << sweep.message();
+  }
+  for (const auto& [outcome, count] : sweep.progress().outcome()) {
+    EXPECT_NE(sweep.message().find(absl::StrCat(outcome, ": ", count)), std::string::npos) << sweep.message();
+  }
+}
+
 TEST_F(SweepTest, ModelledDeviceStopsAtCompiled) {
   Start(kTimes, /*modelled=*/true);
   const v1::Sweep sweep = RunSweep(Spec(8, v1::MODEL));

@@ -122,7 +122,7 @@ std::map<std::string, FakeCuda::Kernel> SupportKernelsOnTheHost() {
   };
   const auto reset = [](void** a) { *Memory<CompareResult>(ArgumentAt<DevicePtr>(a, 0)) = CompareResult(); };
   // Bandwidth kernels touch nothing: their buffers are large and their data nobody reads.
-  return {{"rt_fill", {8, Fill}},          {"rt_poison", {2, poison}},          {"rt_reset_result", {1, reset}},
+  return {{"rt_fill", {10, Fill}},         {"rt_poison", {2, poison}},          {"rt_reset_result", {1, reset}},
           {"rt_compare", {9, Compare}},    {"rt_check_bytes", {3, CheckBytes}}, {"rt_copy", {3, nothing}},
           {"rt_read", {3, nothing}},       {"rt_write", {2, nothing}},          {"rt_read_write", {4, nothing}},
           {"rt_flush_read", {3, nothing}}, {"rt_l2_read", {4, nothing}},        {"rt_empty", {0, nothing}},
@@ -261,11 +261,16 @@ Result EncodeTensorMap(cuda::TensorMap* to, int type, unsigned rank, void* addre
 
 void FillLaunching(cuda::Functions& f) {
   f.ModuleLoadData = [](cuda::Module* module, const void*) {
-    *module = reinterpret_cast<cuda::Module>(Handle<int>());
+    *module = reinterpret_cast<cuda::Module>(++fake->module_loads);
+    fake->live_modules.insert(*module);
     return fake->sticky;
   };
-  f.ModuleUnload = [](cuda::Module) { return 0; };
-  f.ModuleGetFunction = [](cuda::Function* function, cuda::Module, const char* name) {
+  f.ModuleUnload = [](cuda::Module module) {
+    if (fake->live_modules.erase(module) == 0) ++fake->uses_after_unload;
+    return 0;
+  };
+  f.ModuleGetFunction = [](cuda::Function* function, cuda::Module module, const char* name) {
+    if (fake->live_modules.count(module) == 0) ++fake->uses_after_unload;
     const auto found = fake->kernels.find(name);
     if (found == fake->kernels.end()) return 500;
     *function = reinterpret_cast<cuda::Function>(const_cast<std::string*>(&found->first));
@@ -282,10 +287,12 @@ void FillLaunching(cuda::Functions& f) {
   f.StreamSynchronize = [](cuda::Stream) { return fake->sticky; };
   f.EventCreate = [](cuda::Event* event, unsigned) {
     *event = reinterpret_cast<cuda::Event>(new FakeEvent);
+    ++fake->events;
     return fake->sticky;
   };
   f.EventDestroy = [](cuda::Event event) {
     delete reinterpret_cast<FakeEvent*>(event);
+    --fake->events;
     return 0;
   };
   f.EventRecord = [](cuda::Event event, cuda::Stream) {
@@ -302,6 +309,7 @@ void FillLaunching(cuda::Functions& f) {
 void FillGraphs(cuda::Functions& f) {
   f.StreamBeginCapture = [](cuda::Stream, int) {
     capturing = new FakeGraph;
+    ++fake->graphs;
     return fake->sticky;
   };
   f.StreamEndCapture = [](cuda::Stream, cuda::Graph* graph) {
@@ -321,6 +329,7 @@ void FillGraphs(cuda::Functions& f) {
   f.GraphExecDestroy = [](cuda::GraphExec) { return 0; };
   f.GraphDestroy = [](cuda::Graph graph) {
     delete reinterpret_cast<FakeGraph*>(graph);
+    --fake->graphs;
     return 0;
   };
 }

@@ -54,6 +54,11 @@ class FakeCuda {
   // Launches by symbol.
   std::map<std::string, int> launches;
   int64_t allocations = 0;  // alive
+  int64_t graphs = 0, events = 0;  // alive
+  int64_t module_loads = 0;
+  std::set<cuda::Module> live_modules;
+  // Functions that were looked up in a module that is gone, and modules unloaded twice.
+  int uses_after_unload = 0;
 
   // Puts work of a library on the stream: it takes `us`, now or when a graph that is being captured is launched.
   void Submit(double us, std::function<void()> work);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 
 namespace rooftune {
 namespace {
@@ -22,6 +23,31 @@ TEST(CountForeignTest, OursAreTheWorkersOfTheSameDaemon) {
   for (const auto& c : kCases) EXPECT_EQ(CountForeign(c.pids, 11, 10, parent_of), c.foreign);
   // An orphan's siblings are everybody's.
   EXPECT_EQ(CountForeign({11, 20}, 11, 1, parent_of), 1);
+}
+
+TEST(JudgeIdleTest, IdleIsAGpuOnWhichNobodyElseComputes) {
+  const auto foreign = [](int pid) { return pid >= 20; };
+  const std::optional<std::vector<int>> unknown;
+  const struct {
+    int holding;
+    bool known;
+    std::vector<int> busy;
+    int expected;
+  } kCases[] = {
+      {0, false, {}, 0},           // alone: no need to know who is busy
+      {0, true, {11}, 0},          // ourselves
+      {2, true, {}, 0},            // others hold memory only, as a server without load does
+      {2, true, {11, 12}, 0},      // our workers
+      {2, true, {11, 20, 20}, 1},  // samples of one process
+      {2, true, {20, 21}, 2},     {2, false, {}, -1}, {-1, true, {20}, -1},
+  };
+  for (const auto& c : kCases) {
+    GpuReading reading;
+    reading.foreign_processes = c.holding;
+    const auto idle = JudgeIdle(reading, c.known ? std::optional(c.busy) : unknown, foreign);
+    EXPECT_EQ(idle.busy_processes(), c.expected);
+    EXPECT_EQ(idle.message().empty(), c.expected == 0);
+  }
 }
 
 TEST(IsContendedTest, B3_AnotherProcessAndTimeThatIsNotOurs) {

@@ -356,6 +356,10 @@ TEST(VerifyTest, DecodesElements) {
   EXPECT_EQ(DecodeElement(subnormal, v1::FP8_E4M3), -3 * std::ldexp(1.0, -9));
   const unsigned char one_fp8[] = {0x38};
   EXPECT_EQ(DecodeElement(one_fp8, v1::FP8_E4M3), 1.0);
+  const unsigned char one_and_half[] = {0xbe};
+  EXPECT_EQ(DecodeElement(one_and_half, v1::FP8_E5M2), -1.5);
+  const unsigned char nibble[] = {0x38};
+  EXPECT_EQ(DecodeElement(nibble, v1::INT4), -8);
 }
 
 TEST(VerifyTest, DamageOutsideWeighsMoreThanWrongElements) {

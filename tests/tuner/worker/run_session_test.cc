@@ -331,7 +331,17 @@ class ScriptedMonitor : public GpuMonitor {
     if (reads % 2 == 0 && (busy_bursts < 0 || reads / 2 <= busy_bursts)) clock.Advance(absl::Seconds(1));
     return reading;
   }
+  int64_t EnergyMj() override {
+    if (energy_mj < 0) return -1;
+    // 20 ms a look; the counter moves with every other one.
+    clock.Advance(absl::Milliseconds(20));
+    if (++energy_reads % 2 == 0) energy_mj = total_mj();
+    return energy_mj;
+  }
   GpuReading reading = {412, 51, 0x4, 1};
+  std::function<int64_t()> total_mj;
+  int64_t energy_mj = -1;
+  int energy_reads = 0;
   FakeClock clock;
   int busy_bursts = 0;  // so many bursts take a second of wall time; negative = all
   int reads = 0;
@@ -373,6 +383,60 @@ TEST_F(RunSessionTest, B3_AFullyContendedMeasurementIsNoTime) {
   // With nobody else on the GPU a slow host is no reason to doubt.
   monitor.reading.foreign_processes = 0;
   EXPECT_EQ(session_->Run(Candidate("right", true)).outcome(), v1::OK);
+}
+
+TEST_F(RunSessionTest, EnergyIsThatOfTheLaunchesInItsWindows) {
+  ScriptedMonitor monitor;
+  monitor.reading.foreign_processes = 0;
+  monitor.energy_mj = 1'000'000;
+  // Three millijoules a launch.
+  monitor.total_mj = [&] { return 1'000'000 + int64_t{3} * cuda_.launches["right"]; };
+  session_ = std::make_unique<RunSession>(*context_, RunSession::Surroundings{&monitor, &monitor.clock});
+  PrepareOk();
+  auto request = Candidate("right", true);
+  EXPECT_EQ(session_->Run(request).measurement().energy_uj(), 0) << "only on request";
+  request.mutable_options()->set_energy(true);
+  const auto result = session_->Run(request);
+  ASSERT_EQ(result.outcome(), v1::OK) << result.message();
+  EXPECT_EQ(result.energy_error(), "");
+  const auto& m = result.measurement();
+  EXPECT_NEAR(m.energy_uj(), 3000, 1e-6);
+  EXPECT_NEAR(m.energy_low_uj(), 3000, 1e-6);
+  EXPECT_NEAR(m.energy_high_uj(), 3000, 1e-6);
+  EXPECT_GT(m.energy_launches(), 1000);
+  // In a race each candidate has its own.
+  cuda_.kernels["left"] = AddKernel(Right);
+  worker::v1::RaceRequest race;
+  race.mutable_options()->set_energy(true);
+  for (const char* symbol : {"right", "left"}) *race.add_entrant()->mutable_candidate() = Candidate(symbol, true);
+  monitor.total_mj = [&] {
+    return 1'000'000 + int64_t{3} * cuda_.launches["right"] + int64_t{7} * cuda_.launches["left"];
+  };
+  const auto raced = session_->Race(race, [](int) {});
+  ASSERT_EQ(raced.outcome(), v1::OK) << raced.message();
+  EXPECT_NEAR(raced.result(0).measurement().energy_uj(), 3000, 1e-6);
+  EXPECT_NEAR(raced.result(1).measurement().energy_uj(), 7000, 1e-6);
+}
+
+TEST_F(RunSessionTest, EnergyThatCantBeHadIsSaid) {
+  ScriptedMonitor monitor;
+  monitor.reading.foreign_processes = 0;
+  session_ = std::make_unique<RunSession>(*context_, RunSession::Surroundings{&monitor, &monitor.clock});
+  PrepareOk();
+  auto request = Candidate("right", true);
+  request.mutable_options()->set_energy(true);
+  const auto none = session_->Run(request);
+  EXPECT_EQ(none.outcome(), v1::OK);
+  EXPECT_THAT(none.energy_error(), HasSubstr("NVML does not count it"));
+  EXPECT_GT(none.measurement().median_us(), 0);
+  monitor.energy_mj = 5;
+  monitor.total_mj = [] { return int64_t{5}; };
+  EXPECT_THAT(session_->Run(request).energy_error(), HasSubstr("does not move under load"));
+  // A candidate that was given up is not loaded for seconds.
+  request.mutable_options()->set_abandon_above_us(10);
+  const int before = cuda_.launches["right"];
+  EXPECT_EQ(session_->Run(request).energy_error(), "");
+  EXPECT_LT(cuda_.launches["right"] - before, 2000);
 }
 
 // Alone or in a race: what another kernel left of these buffers in the L2 must not serve this one.
@@ -476,6 +540,38 @@ TEST_F(RunSessionTest, C4_InPlaceIsJudgedAfterOneLaunchOnPristineInputs) {
   EXPECT_EQ(RunAdd(in_place).outcome(), v1::OK);
 }
 
+TEST_F(RunSessionTest, C4_InPlaceInputsAreRestoredBeforeEachBurst) {
+  auto request = Request();
+  request.mutable_tensor(2)->mutable_spec()->set_role(v1::TensorSpec::INOUT);
+  request.mutable_tensor(2)->mutable_fill()->set_mean(1);
+  request.mutable_tensor(2)->mutable_fill()->set_stddev(0.5);
+  request.mutable_reference()->mutable_argument(1)->set_tensor("y");
+  request.set_cpu_check_elements(0);
+  request.set_l2(v1::WARM);
+  ASSERT_EQ(session_->Prepare(request).outcome(), v1::OK);
+  // Adds to what it finds.
+  float largest = 0, step = 0;
+  cuda_.kernels["add"] = AddKernel([&](const float* a, const float*, float* y, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) y[i] += a[i];
+    step = std::abs(a[0]);
+    largest = std::max(largest, std::abs(y[0]));
+  });
+  cuda_.duration_us["add"] = 50;
+  auto run = Candidate("add", true);
+  run.set_verify(false);
+  run.mutable_options()->set_l2(v1::WARM);
+  // Bursts of 32 samples, the most there are: the fake's samples take the host no time.
+  run.mutable_options()->set_min_samples(200);
+  run.mutable_options()->set_max_samples(200);
+  run.mutable_options()->set_target_absolute_ci_us(1e-9);
+  const auto result = session_->Run(run);
+  ASSERT_EQ(result.outcome(), v1::OK) << result.message();
+  EXPECT_GT(cuda_.launches["add"], 6000);
+  // What one burst adds, with its untimed replay and the warm-up; not what all add.
+  EXPECT_LT(largest, 1500 * step + 4);
+  EXPECT_GT(step, 0.01);
+}
+
 TEST_F(RunSessionTest, C2_WhatTheLastCandidateWroteDoesNotCount) {
   PrepareOk();
   EXPECT_EQ(RunAdd([](const float* a, const float* b, float* y, int64_t n) { Right(a, b, y, n / 2); }).outcome(),
@@ -530,11 +626,34 @@ TEST_F(RunSessionTest, D6_CorruptBinariesAreRefusedAndLeaveNothing) {
 }
 
 TEST_F(RunSessionTest, D8_NothingPilesUpOverManyCandidates) {
-  PrepareOk();
-  session_->Run(Candidate("right"));
-  const int64_t alive = cuda_.allocations;
-  for (int i = 0; i < 200; ++i) ASSERT_EQ(session_->Run(Candidate("right")).outcome(), v1::OK);
-  EXPECT_EQ(cuda_.allocations, alive);
+  // One buffer set: 64 recipes a candidate would take the test's time.
+  auto problem = Request();
+  problem.set_l2(v1::WARM);
+  ASSERT_EQ(session_->Prepare(problem).outcome(), v1::OK);
+  cuda_.kernels["wrong"] = AddKernel([](const float*, const float*, float* y, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) y[i] = 0;
+  });
+  session_->Run(Candidate("right", true));
+  const auto alive = [this] {
+    return std::vector<int64_t>{cuda_.allocations, static_cast<int64_t>(cuda_.live_modules.size()), cuda_.graphs,
+                                cuda_.events};
+  };
+  const std::vector<int64_t> before = alive();
+  const int64_t loads = cuda_.module_loads;
+  constexpr int kCandidates = 5000;
+  // Made once: the helper parses all operators.
+  const auto right = Candidate("right"), timed = Candidate("right", true), wrong = Candidate("wrong"),
+             unknown = Candidate("unknown");
+  for (int i = 0; i < kCandidates; ++i) {
+    // Some are timed, some wrong, some can't be loaded or launched.
+    auto request = i % 10 == 3 ? wrong : i % 10 == 4 ? unknown : i % 100 == 0 ? timed : right;
+    if (i % 10 == 5) request.set_digest("not this");
+    const v1::Outcome outcome = session_->Run(request).outcome();
+    ASSERT_EQ(outcome, i % 10 == 3 ? v1::WRONG_RESULT : i % 10 == 4 || i % 10 == 5 ? v1::LAUNCH_FAILED : v1::OK) << i;
+  }
+  EXPECT_EQ(alive(), before);
+  EXPECT_GE(cuda_.module_loads - loads, kCandidates * 9 / 10);
+  EXPECT_EQ(cuda_.uses_after_unload, 0);
 }
 
 TEST_F(RunSessionTest, E5_TooLargeLeavesNothingAndASmallProblemWorksNext) {

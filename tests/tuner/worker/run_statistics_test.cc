@@ -100,6 +100,16 @@ TEST(ClockGateTest, RejectsABurstThatFellBelowTheClock) {
   EXPECT_EQ(gate.reference_mhz(), 1980);
 }
 
+TEST(ClockGateTest, AKernelThatCostsItsOwnClockIsComparedWithItself) {
+  ClockGate gate(1980);
+  EXPECT_TRUE(gate.Accept(1980, 1880));
+  EXPECT_TRUE(gate.Accept(1975, 1900));
+  // Lower than it was cool, or left behind by others.
+  EXPECT_FALSE(gate.Accept(1980, 1800));
+  EXPECT_FALSE(gate.Accept(1880, 1880));
+  EXPECT_TRUE(gate.Accept(1980, 1890));
+}
+
 TEST(ClockGateTest, FollowsACardThatCannotHoldItsClock) {
   ClockGate gate;
   EXPECT_TRUE(gate.Accept(1980, 1980));

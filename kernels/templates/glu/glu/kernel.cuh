@@ -4,6 +4,7 @@
 // 3 silu); RT_BLOCK threads a block; RT_ROWS rows a block; RT_VEC elements a vector, a divisor of cols; RT_ITEMS
 // vectors of each half that a thread loads before it computes. A block takes a chunk of RT_BLOCK / RT_ROWS · RT_ITEMS
 // vectors of each of its rows.
+#include "common/glu.cuh"
 #include "common/types.cuh"
 #include "common/vector.cuh"
 
@@ -13,22 +14,10 @@ typedef RtVector<RT_DTYPE, RT_VEC> Vector;
 typedef Vector::Store Store;
 constexpr int kThreads = RT_BLOCK / RT_ROWS;  // of one row
 
-// Both activations are g / (1 + e^−z): silu with z = g, gelu with z = 2·√(2/π)·(g + 0.044715·g³).
-__device__ __forceinline__ float activate(float g) {
-#if RT_ACT == 3
-  const float z = g;
-#else
-  const float z = 1.5957691216057308f * fmaf(0.044715f * g * g, g, g);
-#endif
-  float r;
-  asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(g), "f"(1.0f + rt_exp(-z)));
-  return r;
-}
-
 __device__ __forceinline__ Vector gated(const Vector& gate, const Vector& up) {
   float y[RT_VEC];
 #pragma unroll
-  for (int i = 0; i < RT_VEC; ++i) y[i] = activate(gate.get(i)) * up.get(i);
+  for (int i = 0; i < RT_VEC; ++i) y[i] = rt_glu_activate<RT_ACT>(gate.get(i)) * up.get(i);
   Vector out;
   out.set(y);
   return out;

@@ -1,8 +1,10 @@
-// Rotary position embedding of q and k in one launch.
+// Rotary position embedding of q and k in one launch, in place or not; with RT_CACHE the rotated k and v also go to row
+// slots[token] of a paged cache, unless that is negative.
 //
 // Defines: RT_DTYPE; RT_STYLE (0 half, 1 interleaved); RT_PAIRS pairs of a head (head_dim / 2); RT_VEC pairs a thread
 // turns at once, a divisor of RT_PAIRS; RT_HEADS heads and RT_TOKENS tokens that a block works on side by side;
-// RT_ITEMS heads whose loads a thread has in flight; RT_SPLIT blocks that share the heads of a token.
+// RT_ITEMS heads whose loads a thread has in flight; RT_SPLIT blocks that share the heads of a token; RT_INPLACE and
+// RT_CACHE (0 or 1); RT_SLOT the type of the slots.
 //
 // A thread keeps its pairs' cosines and sines in registers and walks over heads: they are read once a token.
 #include "common/types.cuh"
@@ -14,6 +16,11 @@ constexpr int kLanes = RT_PAIRS / RT_VEC;  // of one head
 constexpr int kHeadDim = 2 * RT_PAIRS;
 
 typedef RtType<RT_DTYPE>::Store Store;
+#if RT_SLOT == RT_INT64
+typedef rt_i64 Slot;
+#else
+typedef int Slot;
+#endif
 
 // RT_VEC pairs: two vectors half a head apart, or one of twice the length.
 struct Pairs {
@@ -65,9 +72,10 @@ __device__ __forceinline__ Pairs rotate(const Pairs& p, const Angles& angles) {
   return out;
 }
 
-// Heads `first`, `first` + RT_HEADS, … below `end` of one token.
-__device__ __forceinline__ void rotate_heads(const Store* in, Store* out, const Angles& angles, int first, int end,
-                                             int lane) {
+// Heads `first`, `first` + RT_HEADS, … below `end` of one token, from `in` to `out`, and to `copy` if there is one.
+template <bool ROTATE>
+__device__ __forceinline__ void move_heads(const Store* in, Store* out, Store* copy, const Angles& angles, int first,
+                                           int end, int lane) {
   for (int head = first; head < end; head += RT_HEADS * RT_ITEMS) {
     Pairs p[RT_ITEMS];
 #pragma unroll
@@ -78,22 +86,50 @@ __device__ __forceinline__ void rotate_heads(const Store* in, Store* out, const 
 #pragma unroll
     for (int k = 0; k < RT_ITEMS; ++k) {
       const int at = head + k * RT_HEADS;
-      if (at < end) rotate(p[k], angles).store(out + static_cast<rt_i64>(at) * kHeadDim, lane);
+      if (at >= end) continue;
+      const Pairs moved = ROTATE ? rotate(p[k], angles) : p[k];
+      moved.store(out + static_cast<rt_i64>(at) * kHeadDim, lane);
+      if (copy != nullptr) moved.store(copy + static_cast<rt_i64>(at) * kHeadDim, lane);
     }
   }
 }
 
+// First of a thread's heads `first`, `first` + RT_HEADS, … that is not below `from`.
+__device__ __forceinline__ int head_behind(int first, int from) {
+  return first >= from ? first : first + (from - first + RT_HEADS - 1) / RT_HEADS * RT_HEADS;
+}
+
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(kLanes* RT_HEADS* RT_TOKENS)
-    rt_rope(const Store* q, const Store* k, const float* cos, const float* sin, Store* q_out, Store* k_out,
-            rt_i64 tokens, int heads_q, int heads_kv) {
+extern "C" __global__ void __launch_bounds__(kLanes* RT_HEADS* RT_TOKENS) rt_rope(
+#if RT_INPLACE
+    Store* q, Store* k,
+#else
+    const Store* q, const Store* k,
+#endif
+#if RT_CACHE
+    const Store* v,
+#endif
+    const float* cos, const float* sin,
+#if RT_CACHE
+    const Slot* slots,
+#endif
+#if !RT_INPLACE
+    Store* q_out, Store* k_out,
+#endif
+#if RT_CACHE
+    Store* k_cache, Store* v_cache,
+#endif
+    rt_i64 tokens, int heads_q, int heads_kv) {
+#if RT_INPLACE
+  Store *const q_out = q, *const k_out = k;
+#endif
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   const int slot = static_cast<int>(threadIdx.x) / kLanes;
   const rt_i64 token = static_cast<rt_i64>(blockIdx.x / RT_SPLIT) * RT_TOKENS + slot / RT_HEADS;
   if (token >= tokens) return;
-  // This block's part of the heads, q's first, then k's.
-  const int part = static_cast<int>(blockIdx.x % RT_SPLIT), heads = heads_q + heads_kv;
+  // This block's part of the heads: q's first, then k's, then v's.
+  const int part = static_cast<int>(blockIdx.x % RT_SPLIT), heads = heads_q + heads_kv * (1 + RT_CACHE);
   const int share = (heads + RT_SPLIT - 1) / RT_SPLIT;
   const int begin = part * share + slot % RT_HEADS, end = min(heads, (part + 1) * share);
 
@@ -101,8 +137,19 @@ extern "C" __global__ void __launch_bounds__(kLanes* RT_HEADS* RT_TOKENS)
   angles.cos.load_cached(cos + token * RT_PAIRS + lane * RT_VEC);
   angles.sin.load_cached(sin + token * RT_PAIRS + lane * RT_VEC);
   const rt_i64 at_q = token * heads_q * kHeadDim, at_k = token * heads_kv * kHeadDim;
-  rotate_heads(q + at_q, q_out + at_q, angles, begin, min(end, heads_q), lane);
-  // The thread's first head that is one of k's.
-  const int behind = begin >= heads_q ? begin : begin + (heads_q - begin + RT_HEADS - 1) / RT_HEADS * RT_HEADS;
-  rotate_heads(k + at_k, k_out + at_k, angles, behind - heads_q, end - heads_q, lane);
+  Store* to_k = nullptr;
+#if RT_CACHE
+  const rt_i64 row = slots[token];
+  if (row >= 0) to_k = k_cache + row * heads_kv * kHeadDim;
+#endif
+  move_heads<true>(q + at_q, q_out + at_q, nullptr, angles, begin, min(end, heads_q), lane);
+  const int end_k = heads_q + heads_kv;
+  move_heads<true>(k + at_k, k_out + at_k, to_k, angles, head_behind(begin, heads_q) - heads_q,
+                   min(end, end_k) - heads_q, lane);
+#if RT_CACHE
+  if (row >= 0) {
+    move_heads<false>(v + at_k, v_cache + row * heads_kv * kHeadDim, nullptr, angles,
+                      head_behind(begin, end_k) - end_k, end - end_k, lane);
+  }
+#endif
 }

@@ -1,0 +1,14 @@
+// Activations of gated linear units.
+#pragma once
+
+#include "common/types.cuh"
+
+// ACT: 2 gelu in its tanh form, 3 silu. Both are g / (1 + e^−z): silu with z = g, gelu with
+// z = 2·√(2/π)·(g + 0.044715·g³).
+template <int ACT>
+__device__ __forceinline__ float rt_glu_activate(float g) {
+  const float z = ACT == 3 ? g : 1.5957691216057308f * fmaf(0.044715f * g * g, g, g);
+  float r;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(g), "f"(1.0f + rt_exp(-z)));
+  return r;
+}

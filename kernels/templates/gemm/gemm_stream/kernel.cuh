@@ -1,0 +1,53 @@
+// GEMM of few rows, d = act(alpha·A·Bᵀ + beta·C + bias) with B [n, k]: common/weight_stream.cuh with B as the weights.
+//
+// Defines: those of common/weight_stream.cuh with RT_WEIGHT 16, RT_GROUP 0 and RT_ZERO 0.
+#include "common/weight_stream.cuh"
+
+extern "C" __global__ void __launch_bounds__(weight_stream::kThreads)
+    rt_gemm_stream(const RtIn* __restrict__ a, const RtIn* __restrict__ b,
+#if RT_BETA
+                   const RtOut* __restrict__ c,
+#endif
+#if RT_BIAS
+                   const RtIn* __restrict__ bias,
+#endif
+                   RtOut* __restrict__ d, float alpha,
+#if RT_BETA
+                   float beta,
+#endif
+                   int m, int n, int k) {
+  extern __shared__ __align__(16) float memory[];
+  const int lane = threadIdx.x & 31, warp_n = (threadIdx.x >> 5) % RT_WARPS_N;
+  const int first_n = static_cast<int>(blockIdx.x) / RT_SPLIT_K * weight_stream::kBlockN;
+  const size_t batch = blockIdx.y;
+  weight_stream::Source source;
+  source.k = k;
+  source.t = lane & 3;
+#pragma unroll
+  for (int r = 0; r < RT_ROWS; ++r)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      // Rows past n repeat the last one and are thrown away.
+      const int row = min(first_n + (warp_n * RT_ROWS + r) * 16 + h * 8 + (lane >> 2), n - 1);
+      source.w[r][h] = reinterpret_cast<const char*>(b + (batch * n + row) * k);
+    }
+#pragma unroll
+  for (int i = 0; i < RT_TILES; ++i) {
+    // Rows past m repeat the last one: their sums are thrown away.
+    const int row = i * 8 + (lane >> 2);
+    source.x[i] = a + (batch * m + min(row, m - 1)) * k;
+  }
+  RtEpilogueArgs args;
+#if RT_BETA
+  args.c = c;
+  args.beta = beta;
+#endif
+#if RT_BIAS
+  args.bias = bias;
+#endif
+  args.d = d;
+  args.alpha = alpha;
+  weight_stream::run(source, first_n, 0, m, n, memory, [&](float value, int row, int column) {
+    rt_finish<1>(&value, args, (batch * m + row) * n + column, column);
+  });
+}
