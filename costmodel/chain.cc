@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/status_macros.h"
 #include "costmodel/suggest.h"
+#include "rooftune/v1/types.pb.h"
 
 namespace rooftune {
 namespace {
@@ -36,7 +37,8 @@ constexpr OpInfo kOps[] = {
     {ChainOp::kExp, "exp", 1, 1, 1},     {ChainOp::kTanh, "tanh", 1, 0, 1},     {ChainOp::kSigmoid, "sigmoid", 1, 3, 1},
     {ChainOp::kSilu, "silu", 1, 4, 1},   {ChainOp::kGelu, "gelu", 1, 7, 1},     {ChainOp::kSqrt, "sqrt", 1, 0, 1},
     {ChainOp::kRsqrt, "rsqrt", 1, 0, 1}, {ChainOp::kSquare, "square", 1, 1, 0}, {ChainOp::kLog, "log", 1, 1, 1},
-    {ChainOp::kFma, "fma", 3, 2, 0},
+    {ChainOp::kFma, "fma", 3, 2, 0},     {ChainOp::kGt, "gt", 2, 1, 0},         {ChainOp::kGe, "ge", 2, 1, 0},
+    {ChainOp::kEq, "eq", 2, 1, 0},       {ChainOp::kWhere, "where", 3, 1, 0},   {ChainOp::kClamp, "clamp", 3, 2, 0},
 };
 
 const OpInfo* FindOp(absl::string_view name) {
@@ -61,7 +63,18 @@ std::vector<std::string> OpNames() {
 
 bool IsLetter(char c) { return c >= 'a' && c <= 'z'; }
 
-// Recursive descent over  term = input | name '(' term {',' term} ')'.
+// Types of inputs that say their own, by DType code.
+struct InputType {
+  const char* name;
+  v1::DType dtype;
+};
+constexpr InputType kInputTypes[] = {{"fp32", v1::FP32}, {"fp16", v1::FP16}, {"bf16", v1::BF16}};
+
+// Relative distance below which the rounding of a computed operand may decide a comparison: 2^-20, eight times
+// the unit in the last place of fp32.
+constexpr double kClose = 9.5367431640625e-07;
+
+// Recursive descent over  term = input [':' axes] [':' type] | name '(' term {',' term} ')'.
 class Parser {
  public:
   explicit Parser(absl::string_view text) : text_(text) {}
@@ -128,11 +141,57 @@ class Parser {
                                std::string(1, static_cast<char>('a' + chain_.inputs)),
                                ": name inputs in order of first use"));
     }
-    if (index == chain_.inputs) ++chain_.inputs;
     chain_.text += letter;
     chain_.program.push_back(kChainInputBase + index);
     ++at_;
+    if (index < chain_.inputs) {
+      if (at_ < text_.size() && text_[at_] == ':') return Fail("an input says axes and type where it is used first");
+      return absl::OkStatus();
+    }
+    ++chain_.inputs;
+    return View();
+  }
+
+  // Axes and type of the input that was just read; both may be missing.
+  absl::Status View() {
+    int64_t axes = kChainAllAxes, dtype = 0;
+    RT_RETURN_IF_ERROR(Axes(&axes));
+    if (at_ < text_.size() && text_[at_] == ':') {
+      const absl::string_view word = Word();
+      for (const InputType& type : kInputTypes) {
+        if (word == type.name) dtype = type.dtype;
+      }
+      if (dtype == 0) return Fail("after : come the input's axes (digits 0 to 3, or scalar) or fp32, fp16, bf16");
+      at_ += 1 + word.size();
+      absl::StrAppend(&chain_.text, ":", word);
+    }
+    chain_.axes.push_back(axes);
+    chain_.dtypes.push_back(dtype);
     return absl::OkStatus();
+  }
+
+  absl::Status Axes(int64_t* axes) {
+    if (at_ >= text_.size() || text_[at_] != ':') return absl::OkStatus();
+    const absl::string_view word = Word();
+    const bool scalar = word == "scalar";
+    if (!scalar && (word.empty() || word[0] < '0' || word[0] > '9')) return absl::OkStatus();
+    *axes = 0;
+    for (size_t i = 0; !scalar && i < word.size(); ++i) {
+      const int axis = word[i] - '0';
+      if (axis < 0 || axis >= kChainMaxAxes) return Fail("axes are digits 0 to 3");
+      if (i > 0 && word[i] <= word[i - 1]) return Fail("axes are in ascending order");
+      *axes |= int64_t{1} << axis;
+    }
+    at_ += 1 + word.size();
+    if (*axes != kChainAllAxes) absl::StrAppend(&chain_.text, ":", word);
+    return absl::OkStatus();
+  }
+
+  // Letters and digits after the : that is next.
+  absl::string_view Word() const {
+    size_t end = at_ + 1;
+    while (end < text_.size() && (IsLetter(text_[end]) || (text_[end] >= '0' && text_[end] <= '9'))) ++end;
+    return text_.substr(at_ + 1, end - at_ - 1);
   }
 
   const absl::string_view text_;
@@ -191,6 +250,26 @@ ChainValue ApplyUnary(ChainOp op, const ChainValue& a) {
   return {nan, nan};
 }
 
+ChainValue Compare(ChainOp op, const ChainValue& a, const ChainValue& b) {
+  const double x = a.value, y = b.value;
+  const bool holds = op == ChainOp::kGt ? x > y : op == ChainOp::kGe ? x >= y : x == y;
+  const bool undecided = !(a.exact && b.exact) && std::fabs(x - y) <= kClose * (a.magnitude + b.magnitude);
+  return {holds ? 1.0 : 0.0, undecided ? kChainUndecided : 0.0};
+}
+
+ChainValue Ternary(ChainOp op, const ChainValue& a, const ChainValue& b, const ChainValue& c) {
+  if (op == ChainOp::kFma) {
+    const double m = std::fabs(a.value) * b.magnitude + std::fabs(b.value) * a.magnitude + c.magnitude;
+    return {a.value * b.value + c.value, m};
+  }
+  if (op == ChainOp::kClamp) {
+    return {std::fmin(std::fmax(a.value, b.value), c.value),
+            std::fmax(std::fmax(a.magnitude, b.magnitude), c.magnitude)};
+  }
+  const ChainValue& taken = a.value != 0 ? b : c;
+  return {taken.value, taken.magnitude + (a.exact ? 0 : a.magnitude * std::fabs(b.value - c.value))};
+}
+
 }  // namespace
 
 absl::StatusOr<Chain> ParseChain(absl::string_view text) { return Parser(text).Parse(); }
@@ -213,11 +292,14 @@ ChainValue ApplyChainOp(ChainOp op, const ChainValue* operands) {
       return {std::fmax(a.value, b.value), std::fmax(a.magnitude, b.magnitude)};
     case ChainOp::kMin:
       return {std::fmin(a.value, b.value), std::fmax(a.magnitude, b.magnitude)};
-    case ChainOp::kFma: {
-      const ChainValue& c = operands[2];
-      const double m = std::fabs(a.value) * b.magnitude + std::fabs(b.value) * a.magnitude + c.magnitude;
-      return {a.value * b.value + c.value, m};
-    }
+    case ChainOp::kGt:
+    case ChainOp::kGe:
+    case ChainOp::kEq:
+      return Compare(op, a, b);
+    case ChainOp::kFma:
+    case ChainOp::kWhere:
+    case ChainOp::kClamp:
+      return Ternary(op, a, b, operands[2]);
     default:
       return ApplyUnary(op, a);
   }
@@ -232,7 +314,7 @@ ChainValue EvalChain(const std::vector<int64_t>& program, const double* inputs) 
     if (code >= kChainInputBase) {
       if (top >= 3 * kChainMaxOps || code >= kChainInputBase + kChainMaxInputs) return {nan, nan};
       const double x = inputs[code - kChainInputBase];
-      stack[top++] = {x, std::fabs(x)};
+      stack[top++] = {x, std::fabs(x), true};
       continue;
     }
     const OpInfo* info = FindOp(code);

@@ -175,15 +175,30 @@ class OpParser {
         AttributeValue value,
         ParseAttributeValue(attribute, given == values_.end() ? attribute.default_value() : given->second));
     if (attribute.type() == manifest::v1::Attribute::CHAIN) {
-      op_.names[absl::StrCat(name, "_inputs")] = value.chain.inputs;
-      op_.names[absl::StrCat(name, "_fp32_ops")] = value.chain.fp32_ops;
-      op_.names[absl::StrCat(name, "_sfu_ops")] = value.chain.sfu_ops;
-      op_.lists[name] = std::move(value.chain.program);
+      TakeChain(name, std::move(value.chain));
     }
     op_.names[name] = value.code;
     if (value.text != attribute.default_value()) absl::StrAppend(&op_.text, " ", name, "=", value.text);
     op_.attributes[name] = std::move(value.text);
     return absl::OkStatus();
+  }
+
+  void TakeChain(const std::string& name, Chain chain) {
+    const auto typed = [&](auto... dtypes) {
+      return std::count_if(chain.dtypes.begin(), chain.dtypes.end(), [=](int64_t d) { return ((d == dtypes) || ...); });
+    };
+    op_.names[absl::StrCat(name, "_inputs")] = chain.inputs;
+    op_.names[absl::StrCat(name, "_fp32_ops")] = chain.fp32_ops;
+    op_.names[absl::StrCat(name, "_sfu_ops")] = chain.sfu_ops;
+    op_.names[absl::StrCat(name, "_broadcast_inputs")] =
+        chain.inputs - std::count(chain.axes.begin(), chain.axes.end(), kChainAllAxes);
+    op_.names[absl::StrCat(name, "_fp32_inputs")] = typed(v1::FP32);
+    op_.names[absl::StrCat(name, "_half_inputs")] = typed(v1::FP16, v1::BF16);
+    op_.names[absl::StrCat(name, "_first_axes")] = chain.axes[0];
+    op_.names[absl::StrCat(name, "_first_dtype")] = chain.dtypes[0];
+    op_.lists[name] = std::move(chain.program);
+    op_.lists[absl::StrCat(name, "_axes")] = std::move(chain.axes);
+    op_.lists[absl::StrCat(name, "_dtypes")] = std::move(chain.dtypes);
   }
 
   absl::Status EvalLets() {

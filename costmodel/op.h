@@ -24,14 +24,15 @@ struct Op {
   // Canonical text.
   std::string text;
   // What expressions see: dims, attributes as integers (symbols and dtypes by their codes, a chain as its
-  // number of inputs), <chain>_inputs, <chain>_fp32_ops and <chain>_sfu_ops of a chain, lets, the dtype
-  // constants FP32, FP16, BF16, … and the attributes' symbols as LAYOUT_NT, ACT_RELU, …
+  // number of inputs), what a chain adds (ChainNames), lets, the dtype constants FP32, FP16, BF16, … and the
+  // attributes' symbols as LAYOUT_NT, ACT_RELU, …
   Names names;
   // Dims only, in schema order.
   std::vector<std::pair<std::string, int64_t>> dims;
   // Attribute texts by name, defaults filled in, e.g. {"dtype", "bf16"}, {"chain", "relu(add(a,b))"}.
   std::map<std::string, std::string> attributes;
-  // Code lists of CHAIN attributes (postfix program), for `-DRT_CHAIN=…`; see costmodel/chain.h.
+  // Code lists of CHAIN attributes for `-DRT_CHAIN=…`: `chain` is the postfix program, `chain_axes` and `chain_dtypes`
+  // have one entry an input; see costmodel/chain.h.
   std::map<std::string, std::vector<int64_t>> lists;
 };
 
@@ -103,6 +104,13 @@ class OpCatalog {
  private:
   std::map<std::string, std::shared_ptr<const OpSchema>> schemas_;
 };
+
+// What a CHAIN attribute of this name adds to the names: the numbers of its inputs, of its simple and special
+// operations an element, of inputs that lack axes, that are fp32 and that are 16 bits wide by their own word, and
+// axes and dtype of its first input.
+std::vector<std::string> ChainNames(const std::string& chain);
+// Lists that it adds beside its program.
+std::vector<std::string> ChainLists(const std::string& chain);
 
 // Bits of one element; 0 for an unknown type.
 int64_t DTypeBits(v1::DType dtype);

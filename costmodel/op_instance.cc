@@ -29,25 +29,50 @@ absl::StatusOr<bool> Holds(const std::optional<Expression>& when, const Op& op) 
   return value != 0;
 }
 
-bool NeedsPositiveInputs(const Op& op) {
+// The chain's name, empty where the operator has none.
+std::string ChainOf(const Op& op) {
   for (const auto& [name, program] : op.lists) {
-    for (const int64_t code : program) {
-      const ChainOp chain_op = static_cast<ChainOp>(code);
-      if (chain_op == ChainOp::kSqrt || chain_op == ChainOp::kRsqrt || chain_op == ChainOp::kLog ||
-          chain_op == ChainOp::kDiv) {
-        return true;
-      }
+    if (op.names.count(absl::StrCat(name, "_inputs")) > 0) return name;
+  }
+  return "";
+}
+
+bool NeedsPositiveInputs(const Op& op) {
+  const auto program = op.lists.find(ChainOf(op));
+  if (program == op.lists.end()) return false;
+  for (const int64_t code : program->second) {
+    const ChainOp chain_op = static_cast<ChainOp>(code);
+    if (chain_op == ChainOp::kSqrt || chain_op == ChainOp::kRsqrt || chain_op == ChainOp::kLog ||
+        chain_op == ChainOp::kDiv) {
+      return true;
     }
   }
   return false;
 }
 
-int64_t ChainInputs(const Op& op) {
-  for (const auto& [name, program] : op.lists) {
-    const auto inputs = op.names.find(absl::StrCat(name, "_inputs"));
-    if (inputs != op.names.end()) return inputs->second;
+// The chain's inputs from number `first` on; `result` has the result's dims and the type of inputs that say none.
+absl::Status AddChainInputs(const Op& op, OpTensorInstance result, int64_t first,
+                            std::vector<OpTensorInstance>* tensors) {
+  const std::string chain = ChainOf(op);
+  if (NeedsPositiveInputs(op)) result.fill_mean = kPositiveMean;
+  const std::vector<int64_t>& axes = op.lists.at(ChainLists(chain)[0]);
+  const std::vector<int64_t>& dtypes = op.lists.at(ChainLists(chain)[1]);
+  for (size_t input = first; input < axes.size(); ++input) {
+    OpTensorInstance tensor = result;
+    tensor.spec.set_name(std::string(1, static_cast<char>('a' + input)));
+    if (dtypes[input] != 0) tensor.spec.set_dtype(static_cast<v1::DType>(dtypes[input]));
+    for (int axis = 0; axis < tensor.spec.dim_size(); ++axis) {
+      if (axes[input] >> axis & 1) continue;
+      tensor.elements /= tensor.spec.dim(axis).value();
+      tensor.spec.mutable_dim(axis)->set_value(1);
+      tensor.spec.mutable_dim(axis)->set_expr("1");
+    }
+    const Int128 bytes = Int128{tensor.elements} * DTypeBytes(tensor.spec.dtype());
+    if (bytes > kTensorBytesMax) return BadSize(op, tensor.spec.name(), "is larger than 2^62 bytes");
+    tensor.bytes = static_cast<int64_t>(bytes);
+    tensors->push_back(std::move(tensor));
   }
-  return 0;
+  return absl::OkStatus();
 }
 
 // 0 where there is no expression.
@@ -120,15 +145,13 @@ absl::StatusOr<std::vector<OpTensorInstance>> OpSchema::Tensors(const Op& op) co
     tensor.elements = static_cast<int64_t>(elements);
     tensor.bytes = static_cast<int64_t>((elements * bits + 7) / 8);
     RT_RETURN_IF_ERROR(SetFill(op, declared, parsed.fill_range, parsed.fill_divisor, &tensor));
+    if (parsed.role == v1::TensorSpec::INOUT && NeedsPositiveInputs(op)) tensor.fill_mean = kPositiveMean;
     if (!declared.chain_inputs()) {
       tensors.push_back(std::move(tensor));
       continue;
     }
-    if (NeedsPositiveInputs(op)) tensor.fill_mean = kPositiveMean;
-    for (int64_t input = 0; input < ChainInputs(op); ++input) {
-      tensor.spec.set_name(std::string(1, static_cast<char>('a' + input)));
-      tensors.push_back(tensor);
-    }
+    RT_ASSIGN_OR_RETURN(const Int128 skipped, Count(parsed.chain_skip, op, "chain_skip"));
+    RT_RETURN_IF_ERROR(AddChainInputs(op, std::move(tensor), skipped > 0 ? 1 : 0, &tensors));
   }
   return tensors;
 }

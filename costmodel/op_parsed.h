@@ -24,6 +24,8 @@ struct OpSchema::Parsed {
     std::vector<Expression> dims;
     std::optional<Expression> when;
     std::optional<Expression> fill_range;
+    // Inputs of the chain that another tensor stands for.
+    std::optional<Expression> chain_skip;
     std::optional<Expression> fill_divisor;
   };
   struct WorkExprs {
@@ -40,6 +42,10 @@ struct OpSchema::Parsed {
   WorkExprs work;
   std::optional<Expression> accumulation_length;
 };
+
+// Names that a CHAIN attribute adds after its own, and lists beside its program (Chain::axes and Chain::dtypes).
+inline constexpr const char* kChainNameSuffixes[] = {"_inputs",      "_fp32_ops",    "_sfu_ops",    "_broadcast_inputs",
+                                                     "_fp32_inputs", "_half_inputs", "_first_axes", "_first_dtype"};
 
 // Value of one attribute.
 struct AttributeValue {

@@ -131,8 +131,8 @@ class OpSchemaCompiler {
       case manifest::v1::Attribute::CHAIN:
         if (!chain_.empty()) return Bad(field, "a second chain is not supported");
         chain_ = attribute.name();
-        for (const char* suffix : {"_inputs", "_fp32_ops", "_sfu_ops"}) {
-          RT_RETURN_IF_ERROR(AddName(field, absl::StrCat(attribute.name(), suffix), &names_));
+        for (const std::string& name : ChainNames(attribute.name())) {
+          RT_RETURN_IF_ERROR(AddName(field, name, &names_));
         }
         return absl::OkStatus();
       default:
@@ -176,6 +176,7 @@ class OpSchemaCompiler {
       }
       RT_ASSIGN_OR_RETURN(parsed.when, Optional(absl::StrCat(field, ".when"), tensor.when()));
       RT_ASSIGN_OR_RETURN(parsed.fill_range, Optional(absl::StrCat(field, ".fill_range"), tensor.fill_range()));
+      RT_ASSIGN_OR_RETURN(parsed.chain_skip, Optional(absl::StrCat(field, ".chain_skip"), tensor.chain_skip()));
       RT_ASSIGN_OR_RETURN(parsed.fill_divisor, Optional(absl::StrCat(field, ".fill_divisor"), tensor.fill_divisor()));
       if (tensor.fill_skip() < 0 || tensor.fill_skip() == 1) return Bad(field, "fill_skip is 0 or at least 2");
       parsed_->tensors.push_back(std::move(parsed));
@@ -224,6 +225,16 @@ class OpSchemaCompiler {
   // Name of the CHAIN attribute.
   std::string chain_;
 };
+
+std::vector<std::string> ChainNames(const std::string& chain) {
+  std::vector<std::string> names;
+  for (const char* suffix : kChainNameSuffixes) names.push_back(absl::StrCat(chain, suffix));
+  return names;
+}
+
+std::vector<std::string> ChainLists(const std::string& chain) {
+  return {absl::StrCat(chain, "_axes"), absl::StrCat(chain, "_dtypes")};
+}
 
 absl::StatusOr<std::unique_ptr<OpSchema>> OpSchema::Create(manifest::v1::Op proto, std::string origin) {
   RT_ASSIGN_OR_RETURN(std::shared_ptr<const Parsed> parsed, OpSchemaCompiler(proto).Compile());

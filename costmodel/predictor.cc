@@ -25,11 +25,18 @@ constexpr double kMmaSyncShare = 0.65;
 // 0.984 of the best cuBLASLt kernel on m = n = k = 4096 in bf16 (H200, 2026-11).
 constexpr double kWgmmaShare = 0.98;
 // Tiles that TMA brings come out of L2 faster than what L2BytesPerUs is made from, a loop in which no two SMs read the
-// same: 64x64 tiles of m = 128, n = k = 4096 are 134 MB in about 10 µs (gemm_wgmma on an H200, 2026-11).
-constexpr double kTmaL2Gain = 1.5;
+// same: 64x80 tiles of m = 512, n = 1280, k = 8192 are 302 MB in 18.5 µs (gemm_wgmma on an H200, 2026-11).
+constexpr double kTmaL2Gain = 1.8;
 // Its K step: one wait for a barrier of the stage and one for the products before, in cycles (estimated); no barrier
 // is block-wide.
 constexpr double kWgmmaStepOverheadCycles = 16;
+// Blocks that share loads wait for each other before a stage is refilled: what a step loses by it, in cycles. With it
+// and kInterference, sharing the larger operand gains 1.5 % and sharing the smaller one loses as much, as measured on
+// m = n = k = 4096 with tiles of 128x256 and 256x128 (H200, 2026-11).
+constexpr double kSharedLoadOverheadCycles = 4;
+// Units that are not the limit still get in its way: the part of their time that a wgmma step takes longer (fitted to
+// the same kernels).
+constexpr double kInterference = 0.03;
 // Local-memory traffic of spilled registers per K step and thread costs about one L1 access a word; without knowing
 // where the spill is, each 64 bytes a thread add the step's time once.
 constexpr double kSpillBytesPerStep = 64;
@@ -82,7 +89,8 @@ double Over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
 bool UsesWgmma(const MappedConfig& c) { return c.pipe == "tensor_wgmma"; }
 
 double StepOverheadCycles(const MappedConfig& c) {
-  return UsesWgmma(c) ? kWgmmaStepOverheadCycles : kStepOverheadCycles;
+  const double sharing = c.share_a * c.share_b > 1 ? kSharedLoadOverheadCycles : 0;
+  return (UsesWgmma(c) ? kWgmmaStepOverheadCycles : kStepOverheadCycles) + sharing;
 }
 
 // Operations per µs of one SM for the main loop; 0 = unknown.
@@ -106,7 +114,8 @@ double SharedBytesPerStep(const MappedConfig& c) {
     // Each block of 64 rows reads them and the other side of the tile. Where m is narrow, n is the side with the rows.
     const double rows = static_cast<double>(c.tile_m >= 64 ? c.tile_m : c.tile_n);
     const double other = static_cast<double>(c.tile_m >= 64 ? c.tile_n : c.tile_m);
-    return CeilDiv(rows, 64) * (64 + other) * depth + (c.tile_m + c.tile_n) * depth;
+    // TMA fills at twice the rate of reads: tiles of 128x128 reach 0.95 of the rate of 128x192 (H200, 2026-11).
+    return CeilDiv(rows, 64) * (64 + other) * depth + 0.5 * static_cast<double>(c.tile_m + c.tile_n) * depth;
   }
   const double warps = std::max(1.0, c.threads / 32.0);
   const double side = std::sqrt(Positive(c.tile_m) * Positive(c.tile_n) / warps);
@@ -138,7 +147,8 @@ Step TileStep(const MappedConfig& c, const Machine& m, const DeviceProfile& p, d
   Step s;
   s.tensor = Over(2.0 * c.tile_m * c.tile_n * c.tile_k * per_sm, rate_per_sm);
   s.shared = Over(SharedBytesPerStep(c) * per_sm, p.shared_bytes_per_clk_sm() * m.cycles_per_us);
-  s.l2 = Over(ctas * (c.tile_m + c.tile_n) * depth, m.l2 * (UsesWgmma(c) ? kTmaL2Gain : 1));
+  const double loaded = c.tile_m / Positive(c.share_a) + c.tile_n / Positive(c.share_b);
+  s.l2 = Over(ctas * loaded * depth, m.l2 * (UsesWgmma(c) ? kTmaL2Gain : 1));
   s.dram = Over(UniqueBytesPerStep(c, ctas), m.dram);
   const double overhead = StepOverheadCycles(c) / m.cycles_per_us;
   const double busy = std::max(s.tensor, s.shared);
@@ -151,6 +161,9 @@ Step TileStep(const MappedConfig& c, const Machine& m, const DeviceProfile& p, d
   }
   s.latency = m.dram_latency_us / (c.stages - 1);
   s.us = std::max({busy, s.l2, s.dram, s.latency}) + overhead;
+  if (UsesWgmma(c)) {
+    s.us += kInterference * (s.tensor + s.shared + s.l2 + s.dram + s.latency - std::max({busy, s.l2, s.dram, s.latency}));
+  }
   return s;
 }
 
@@ -173,7 +186,9 @@ Terms PredictTileGemm(const Work& work, const MappedConfig& c, const v1::Resourc
   const bool loads_ahead = UsesWgmma(c);
   const auto wave = [&](double ctas, Step* step) {
     *step = TileStep(c, m, p, rate, ctas);
-    return steps * step->us * spill + (loads_ahead ? 0 : fill) + Over(ctas * tile_out, split > 1 ? m.l2 : m.dram);
+    const double loop = steps * step->us * spill + (loads_ahead ? 0 : fill);
+    const double store = Over(ctas * tile_out, split > 1 ? m.l2 : m.dram);
+    return c.tiles_in_flight > 1 ? std::max(loop, store) : loop + store;
   };
   Terms t;
   Step step, tail_step;

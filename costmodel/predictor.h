@@ -22,6 +22,8 @@ struct MappedConfig {
   int64_t stages = 1;
   int64_t split_k = 1;
   int64_t raster_group = 1;
+  int64_t share_a = 1, share_b = 1;  // blocks that share a load by multicast
+  int64_t tiles_in_flight = 1;       // 2: a tile is stored while the next is multiplied
   int64_t passes = 1;
   int64_t bytes_in_flight_per_thread = 16;
   int64_t grid_ctas = 1;

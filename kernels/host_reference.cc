@@ -132,7 +132,7 @@ absl::Status Problem::CheckOutput(const std::string& tensor, const std::vector<i
 bool HasHostReference(const std::string& kind) {
   return kind == "gemm" || kind == "gemm_wq" || kind == "softmax" || kind == "rmsnorm" || kind == "layernorm" || kind == "glu" ||
          kind == "elementwise" || kind == "cross_entropy" || kind == "rope" || kind == "permute" || kind == "reduce" ||
-         kind == "quantize" || kind == "dequantize";
+         kind == "contiguous" || kind == "quantize" || kind == "dequantize";
 }
 
 int HostCheckElements(const std::string& kind, int64_t accumulation_length) {
@@ -157,6 +157,7 @@ absl::StatusOr<std::unique_ptr<HostReference>> MakeHostReference(const OpSchema&
     if (op.kind == "glu") return host_reference_internal::MakeGlu(std::move(problem));
     if (op.kind == "cross_entropy") return host_reference_internal::MakeCrossEntropy(std::move(problem));
     if (op.kind == "rope") return host_reference_internal::MakeRope(std::move(problem));
+    if (op.kind == "contiguous") return host_reference_internal::MakeContiguous(std::move(problem));
     if (op.kind == "permute") return host_reference_internal::MakePermute(std::move(problem));
     if (op.kind == "reduce") return host_reference_internal::MakeReduce(std::move(problem));
     if (op.kind == "quantize") return host_reference_internal::MakeQuantize(std::move(problem));

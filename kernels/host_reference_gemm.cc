@@ -69,6 +69,10 @@ class Gemm : public HostReference {
         a_(p_.Find("a")),
         b_(p_.Find("b")),
         c_(p_.Find("c")),
+        scale_a_(p_.Find("scale_a")),
+        scale_b_(p_.Find("scale_b")),
+        scale_rows_(p_.Name("scale") == p_.Name("SCALE_ROW")),
+        blocks_k_(p_.Name("scale") == p_.Name("SCALE_BLOCK128") ? (k_ + 127) / 128 : 0),
         bias_(p_.Find("bias")) {}
 
   absl::StatusOr<std::vector<ReferenceValue>> Evaluate(const std::string& tensor,
@@ -89,6 +93,7 @@ class Gemm : public HostReference {
     const int64_t batch = row / m_, i = row % m_;
     for (int64_t j = 0; j < depth; ++j) {
       out[j] = p_.Input(a_, batch * m_ * k_ + (a_transposed_ ? (k + j) * m_ + i : i * k_ + k + j));
+      if (blocks_k_ > 0) out[j] *= p_.Input(scale_a_, i * blocks_k_ + (k + j) / 128);
     }
   }
 
@@ -96,11 +101,14 @@ class Gemm : public HostReference {
     const int64_t batch = column / n_, i = column % n_;
     for (int64_t j = 0; j < depth; ++j) {
       out[j] = p_.Input(b_, batch * n_ * k_ + (b_transposed_ ? i * k_ + k + j : (k + j) * n_ + i));
+      if (blocks_k_ > 0) out[j] *= p_.Input(scale_b_, i / 128 * blocks_k_ + (k + j) / 128);
     }
   }
 
   ReferenceValue Epilogue(ReferenceValue sum, int64_t index) const {
-    const double alpha = p_.scalars.at("alpha");
+    double alpha = p_.scalars.at("alpha");
+    if (scale_a_ >= 0 && blocks_k_ == 0) alpha *= p_.Input(scale_a_, scale_rows_ ? index / n_ : 0);
+    if (scale_b_ >= 0 && blocks_k_ == 0) alpha *= p_.Input(scale_b_, scale_rows_ ? index % n_ : 0);
     ReferenceValue r = {alpha * sum.value, std::fabs(alpha) * sum.magnitude};
     const auto add = [&r](double term) {
       r.value += term;
@@ -116,7 +124,10 @@ class Gemm : public HostReference {
   const int64_t m_, n_, k_;
   const bool a_transposed_, b_transposed_;
   // Tensor numbers; -1 where the instance has none.
-  const int a_, b_, c_, bias_;
+  const int a_, b_, c_, scale_a_, scale_b_;
+  const bool scale_rows_;
+  const int64_t blocks_k_;  // 0 unless scales are of blocks
+  const int bias_;
 };
 
 // Weights of 4 or 8 bits; the layout is in costmodel/ops/gemm_wq.op.txtpb.

@@ -63,6 +63,7 @@ std::unique_ptr<HostReference> MakeElementwise(Problem problem);
 std::unique_ptr<HostReference> MakeCrossEntropy(Problem problem);
 std::unique_ptr<HostReference> MakeRope(Problem problem);
 std::unique_ptr<HostReference> MakePermute(Problem problem);
+std::unique_ptr<HostReference> MakeContiguous(Problem problem);
 std::unique_ptr<HostReference> MakeReduce(Problem problem);
 std::unique_ptr<HostReference> MakeQuantize(Problem problem);
 std::unique_ptr<HostReference> MakeDequantize(Problem problem);

@@ -20,6 +20,7 @@ class Norm : public HostReference {
         bias_(p_.Find("bias")),
         center_(center),
         relu_(p_.NameOr("act", 0) != 0),
+        pre_relu_(p_.Name("pre") != 0),
         // Largest quantised magnitude: of FP8 E4M3, or of INT8's symmetric range.
         limit_(p_.Name("quant") == 0                           ? 0
                : p_.Name("quant") == p_.Name("QUANT_FP8_E4M3") ? 448
@@ -60,12 +61,12 @@ class Norm : public HostReference {
     double scale = 0;
   };
 
-  // The normalised tensor: x, or x + residual rounded to dtype (added in fp32, as the definition says).
+  // The normalised tensor: pre(x), or pre(x + residual) rounded to dtype (added in fp32, as the definition says).
   double Summed(int64_t index) const {
     const double x = p_.Input(x_, index);
-    if (residual_ < 0) return x;
+    if (residual_ < 0) return pre_relu_ && x < 0 ? 0 : x;
     const float sum = static_cast<float>(x) + static_cast<float>(p_.Input(residual_, index));
-    return RoundToDType(sum, p_.tensors[x_].spec.dtype());
+    return pre_relu_ && sum < 0 ? 0 : RoundToDType(sum, p_.tensors[x_].spec.dtype());
   }
 
   Row RowOf(int64_t number) const {
@@ -112,7 +113,7 @@ class Norm : public HostReference {
   const Problem p_;
   const int64_t columns_;
   const int x_, residual_, weight_, bias_;
-  const bool center_, relu_;
+  const bool center_, relu_, pre_relu_;
   const double limit_;
 };
 

@@ -1,5 +1,6 @@
 // Softmax, gated linear units and elementwise chains.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -144,7 +145,10 @@ class Glu : public HostReference {
 class Elementwise : public HostReference {
  public:
   explicit Elementwise(Problem problem)
-      : p_(std::move(problem)), program_(p_.op.lists.at("chain")), inputs_(static_cast<int>(p_.Name("chain_inputs"))) {}
+      : p_(std::move(problem)),
+        program_(p_.op.lists.at("chain")),
+        axes_(p_.op.lists.at("chain_axes")),
+        extent_{p_.Name("n"), p_.Name("d1"), p_.Name("d2"), p_.Name("d3")} {}
 
   absl::StatusOr<std::vector<ReferenceValue>> Evaluate(const std::string& tensor,
                                                        const std::vector<int64_t>& indices) const override {
@@ -154,7 +158,7 @@ class Elementwise : public HostReference {
     double inputs[kChainMaxInputs] = {};
     for (const int64_t index : indices) {
       // The inputs are the first tensors of the instance.
-      for (int t = 0; t < inputs_; ++t) inputs[t] = p_.Input(t, index);
+      for (size_t t = 0; t < axes_.size(); ++t) inputs[t] = p_.Input(static_cast<int>(t), Offset(axes_[t], index));
       const ChainValue v = EvalChain(program_, inputs);
       values.push_back({v.value, v.magnitude});
     }
@@ -162,9 +166,20 @@ class Elementwise : public HostReference {
   }
 
  private:
+  // Where an input that has these axes holds what the result's element number `index` needs.
+  int64_t Offset(int64_t axes, int64_t index) const {
+    int64_t offset = 0, stride = 1;
+    for (int axis = kChainMaxAxes; axis-- > 0; index /= extent_[axis]) {
+      if ((axes >> axis & 1) == 0) continue;
+      offset += index % extent_[axis] * stride;
+      stride *= extent_[axis];
+    }
+    return offset;
+  }
+
   const Problem p_;
-  const std::vector<int64_t> program_;
-  const int inputs_;
+  const std::vector<int64_t> program_, axes_;
+  const std::array<int64_t, kChainMaxAxes> extent_;
 };
 
 }  // namespace

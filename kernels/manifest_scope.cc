@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "costmodel/device_profile.h"
+#include "costmodel/op.h"
 #include "costmodel/suggest.h"
 #include "expr/inline.h"
 
@@ -31,7 +32,7 @@ ManifestScope ManifestScope::OfOperator(const manifest::v1::Op& op) {
   for (const auto& attribute : op.attribute()) {
     scope.Add(attribute.name());
     if (attribute.type() == manifest::v1::Attribute::CHAIN) {
-      for (const char* suffix : {"_inputs", "_fp32_ops", "_sfu_ops"}) scope.Add(attribute.name() + suffix);
+      for (const std::string& name : ChainNames(attribute.name())) scope.Add(name);
     }
     if (attribute.type() != manifest::v1::Attribute::SYMBOL) continue;
     for (const auto& symbol : attribute.symbol()) {

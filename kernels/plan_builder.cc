@@ -139,7 +139,9 @@ absl::Status PlanBuilder::AddArg(const KernelTemplate::Parsed::Arg& arg, v1::Lau
                                          [&](const auto& t) { return t.name() == arg.name; });
       const bool list = declared != schema_.proto().tensor().end() && declared->chain_inputs();
       std::string name = list ? "a" : arg.name;
-      // A list stands for its tensors a, b, …; one that does not exist for this operator is left out.
+      // A list stands for its tensors a, b, …, the first of which may be another's (`chain_skip`); a tensor that does
+      // not exist for this operator is left out.
+      if (list && !has_tensor(name)) ++name[0];
       for (; has_tensor(name); ++name[0]) {
         argument.set_tensor(name);
         *to->add_argument() = argument;

@@ -66,6 +66,8 @@ absl::Status AddArgs(const OpSchema& schema, const ArgSpec& arg, const Names& na
       const bool list = std::any_of(declared.begin(), declared.end(),
                                     [&](const auto& t) { return t.name() == arg.tensor() && t.chain_inputs(); });
       std::string name = list ? "a" : arg.tensor();
+      // A list stands for its tensors a, b, …; the first may be another's (`chain_skip`).
+      if (list && !exists(name)) ++name[0];
       for (; exists(name); ++name[0]) {
         plan->add_argument()->set_tensor(name);
         if (!list) break;
@@ -144,7 +146,9 @@ absl::Status CheckReference(const manifest::v1::Op& op, const Locator& at) {
     if (define.expr().empty() == define.list().empty()) return where.Error(define, "name", "needs either expr or list");
     RT_RETURN_IF_ERROR(scope.Compile(where, define, "expr").status());
     const bool chain = std::any_of(op.attribute().begin(), op.attribute().end(), [&](const auto& attribute) {
-      return attribute.name() == define.list() && attribute.type() == manifest::v1::Attribute::CHAIN;
+      if (attribute.type() != manifest::v1::Attribute::CHAIN) return false;
+      const std::vector<std::string> lists = ChainLists(attribute.name());
+      return attribute.name() == define.list() || std::find(lists.begin(), lists.end(), define.list()) != lists.end();
     });
     if (!define.list().empty() && !chain) {
       return where.Error(define, "list", absl::StrCat("'", define.list(), "' is not a chain"));

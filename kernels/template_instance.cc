@@ -84,6 +84,9 @@ absl::StatusOr<MappedConfig> KernelTemplate::Mapping(const Op& op, const Config&
   RT_ASSIGN_OR_RETURN(mapped.passes, builder.Cost("passes", mapped.passes));
   RT_ASSIGN_OR_RETURN(mapped.bytes_in_flight_per_thread,
                       builder.Cost("bytes_in_flight_per_thread", mapped.bytes_in_flight_per_thread));
+  RT_ASSIGN_OR_RETURN(mapped.share_a, builder.Cost("share_a", mapped.share_a));
+  RT_ASSIGN_OR_RETURN(mapped.share_b, builder.Cost("share_b", mapped.share_b));
+  RT_ASSIGN_OR_RETURN(mapped.tiles_in_flight, builder.Cost("tiles_in_flight", mapped.tiles_in_flight));
   const v1::Launch& main = plan.launch(0);
   mapped.grid_ctas = Product(main.grid_x(), main.grid_y(), main.grid_z());
   mapped.threads = Product(main.block_x(), main.block_y(), main.block_z());

@@ -188,7 +188,9 @@ class TemplateCompiler {
     std::set<std::string> names;
     std::vector<std::string> chains;
     for (const auto& attribute : op_.attribute()) {
-      if (attribute.type() == manifest::v1::Attribute::CHAIN) chains.push_back(attribute.name());
+      if (attribute.type() != manifest::v1::Attribute::CHAIN) continue;
+      chains.push_back(attribute.name());
+      for (const std::string& list : ChainLists(attribute.name())) chains.push_back(list);
     }
     for (int i = 0; i < m_.define_size(); ++i) {
       const auto& define = m_.define(i);
@@ -302,7 +304,8 @@ class TemplateCompiler {
       return at.Error(cost, "pipe", "pipe must be \"tensor\", \"tensor_wgmma\" or \"fp32\"");
     }
     for (const char* field :
-         {"tile_m", "tile_n", "tile_k", "stages", "split_k", "raster_group", "passes", "bytes_in_flight_per_thread"}) {
+         {"tile_m", "tile_n", "tile_k", "stages", "split_k", "raster_group", "passes", "bytes_in_flight_per_thread",
+          "share_a", "share_b", "tiles_in_flight"}) {
       RT_ASSIGN_OR_RETURN(Quantity quantity, scope_.Compile(at, cost, field));
       if (quantity.has_value()) parsed_->cost.emplace(field, *std::move(quantity));
     }

@@ -305,7 +305,10 @@ def table(rows: list, suite: str) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + "|".join("---" if h in ("operator", "shape", "kernel", "bound", "evidence")
                                                            else "---:" for h in head) + "|"]
     for row in rows:
-        shape = " × ".join(str(v) for k, v in row["shape"].items() if not (k == "batch" and v == 1))
+        dims = [(k, v) for k, v in row["shape"].items() if not (k == "batch" and v == 1)]
+        while len(dims) > 1 and re.fullmatch(r"d[1-9]", dims[-1][0]) and dims[-1][1] == 1:  # axes that are not there
+            dims.pop()
+        shape = " × ".join(str(v) for _, v in dims)
         cells = [f"`{row['op']}`", f"{shape} {row['dtype']}", row["template"] or row["provider"], us(row["time_us"]),
                  f"{us(row['ci_us'][0])}–{us(row['ci_us'][1])}", us(row["floor_us"]), us(row["attainable_us"]),
                  f"{100 * row['attainable_us'] / row['time_us']:.0f} %", row["bound"],

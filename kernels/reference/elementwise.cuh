@@ -1,14 +1,13 @@
 // Reference of elementwise chains: interprets the postfix program of costmodel/chain.h in double, one operation after
 // the other, and keeps beside each value the magnitude that rounding errors up to there scale with.
-// Defines: RT_DTYPE, RT_INPUTS (1 … 8), RT_CHAIN. Launch: 256 threads, one thread an element.
+// Defines: RT_DTYPE, RT_INPUTS (1 … 8), RT_CHAIN, RT_AXES and RT_DTYPES (one an input: mask of its axes, and its type
+// or 0 for RT_DTYPE). Launch: 256 threads, one thread an element.
 #include "common/types.cuh"
-
-typedef RtType<RT_DTYPE> Type;
-typedef Type::Store Store;
 
 struct Value {
   double value;
   double magnitude;
+  bool exact;  // an input
 };
 
 constexpr int kInputBase = 100;
@@ -32,9 +31,22 @@ __device__ Value binary(int code, Value a, Value b) {
     // The number, if the other is NaN.
     case 5:
       return {fmax(x, y), fmax(a.magnitude, b.magnitude)};
-    default:
+    case 6:
       return {fmin(x, y), fmax(a.magnitude, b.magnitude)};
+    default:
+      break;
   }
+  // Comparisons: so close that the rounding of an operand decides, either answer is right.
+  const bool holds = code == 7 ? x > y : code == 8 ? x >= y : x == y;
+  const bool undecided = !(a.exact && b.exact) && fabs(x - y) <= 9.5367431640625e-07 * (a.magnitude + b.magnitude);
+  return {holds ? 1.0 : 0.0, undecided ? 1048576.0 : 0.0};
+}
+
+__device__ Value ternary(int code, Value a, Value b, Value c) {
+  if (code == 30) return binary(1, binary(3, a, b), c);
+  if (code == 32) return binary(6, binary(5, a, b), c);
+  const Value taken = a.value != 0 ? b : c;
+  return {taken.value, taken.magnitude + (a.exact ? 0 : a.magnitude * fabs(b.value - c.value))};
 }
 
 __device__ double gelu(double x) { return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x))); }
@@ -85,10 +97,10 @@ __device__ Value evaluate(const double* input) {
   int depth = 0;
   for (int code : program) {
     if (code >= kInputBase) {
-      stack[depth++] = {input[code - kInputBase], fabs(input[code - kInputBase])};
+      stack[depth++] = {input[code - kInputBase], fabs(input[code - kInputBase]), true};
     } else if (code >= 30) {
       depth -= 2;
-      stack[depth - 1] = binary(1, binary(3, stack[depth - 1], stack[depth]), stack[depth + 1]);
+      stack[depth - 1] = ternary(code, stack[depth - 1], stack[depth], stack[depth + 1]);
     } else if (code >= 10) {
       stack[depth - 1] = unary(code, stack[depth - 1]);
     } else {
@@ -99,30 +111,46 @@ __device__ Value evaluate(const double* input) {
   return stack[0];
 }
 
-extern "C" __global__ void __launch_bounds__(256) rt_reference(const Store* a,
+__device__ double load(int dtype, const void* p, rt_i64 i) {
+  if (dtype == RT_FP32) return static_cast<const float*>(p)[i];
+  const rt_u16 bits = static_cast<const rt_u16*>(p)[i];
+  return dtype == RT_FP16 ? RtType<RT_FP16>::load(bits) : RtType<RT_BF16>::load(bits);
+}
+
+// Where an input with these axes has the element at these coordinates.
+__device__ rt_i64 offset(int axes, const rt_i64 (&extent)[4], const rt_i64 (&coordinate)[4]) {
+  rt_i64 at = 0;
+  for (int axis = 0; axis < 4; ++axis) {
+    if (axes >> axis & 1) at = at * extent[axis] + coordinate[axis];
+  }
+  return at;
+}
+
+extern "C" __global__ void __launch_bounds__(256) rt_reference(const void* a,
 #if RT_INPUTS > 1
-                                                               const Store* b,
+                                                               const void* b,
 #endif
 #if RT_INPUTS > 2
-                                                               const Store* c,
+                                                               const void* c,
 #endif
 #if RT_INPUTS > 3
-                                                               const Store* d,
+                                                               const void* d,
 #endif
 #if RT_INPUTS > 4
-                                                               const Store* e,
+                                                               const void* e,
 #endif
 #if RT_INPUTS > 5
-                                                               const Store* f,
+                                                               const void* f,
 #endif
 #if RT_INPUTS > 6
-                                                               const Store* g,
+                                                               const void* g,
 #endif
 #if RT_INPUTS > 7
-                                                               const Store* h,
+                                                               const void* h,
 #endif
-                                                               double* value, float* magnitude, rt_i64 n) {
-  const Store* const inputs[] = {
+                                                               double* value, float* magnitude, rt_i64 n, rt_i64 d1, rt_i64 d2,
+                                                               rt_i64 d3) {
+  const void* const inputs[] = {
     a,
 #if RT_INPUTS > 1
     b,
@@ -146,12 +174,17 @@ extern "C" __global__ void __launch_bounds__(256) rt_reference(const Store* a,
     h,
 #endif
   };
-  const rt_i64 stride = static_cast<rt_i64>(gridDim.x) * blockDim.x;
-  for (rt_i64 i = static_cast<rt_i64>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += stride) {
-    double input[RT_INPUTS];
-    for (int t = 0; t < RT_INPUTS; ++t) input[t] = Type::load(inputs[t][i]);
-    const Value y = evaluate(input);
-    value[i] = y.value;
-    magnitude[i] = static_cast<float>(y.magnitude);
+  const int axes[] = {RT_AXES};
+  const int dtypes[] = {RT_DTYPES};
+  const rt_i64 extent[4] = {n, d1, d2, d3};
+  const rt_i64 i = static_cast<rt_i64>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= n * d1 * d2 * d3) return;
+  const rt_i64 coordinate[4] = {i / d3 / d2 / d1, i / d3 / d2 % d1, i / d3 % d2, i % d3};
+  double input[RT_INPUTS];
+  for (int t = 0; t < RT_INPUTS; ++t) {
+    input[t] = load(dtypes[t] != 0 ? dtypes[t] : RT_DTYPE, inputs[t], offset(axes[t], extent, coordinate));
   }
+  const Value y = evaluate(input);
+  value[i] = y.value;
+  magnitude[i] = static_cast<float>(y.magnitude);
 }

@@ -1,9 +1,11 @@
 // What a gemm must give: every element by its definition, in double from the stored inputs.
-// act(alpha·Σ a·b + beta·c + bias); the magnitude is Σ|terms|, which rounding errors scale with. No activation
-// steepens an error by more than 1.13 (gelu), which the bound's margin covers.
+// act(alpha·scale_a·scale_b·Σ a·b + beta·c + bias); the magnitude is Σ|terms|, which rounding errors scale with. No
+// activation steepens an error by more than 1.13 (gelu), which the bound's margin covers.
 //
 // Written apart from the templates on purpose: it shares only the storage types with them.
-// Defines: RT_DTYPE RT_OUT RT_LAYOUT (nn 0, nt 1, tn 2, tt 3) RT_BIAS RT_ACT (none 0, relu 1, gelu 2, silu 3) RT_BETA.
+// Defines: RT_DTYPE RT_OUT RT_LAYOUT (nn 0, nt 1, tn 2, tt 3) RT_BIAS RT_ACT (none 0, relu 1, gelu 2, silu 3) RT_BETA
+// RT_SCALE (none 0, of a whole tensor 1, of each row of a and of b 2, of blocks of 128: see gemm.op.txtpb 3)
+// RT_BIAS_DTYPE.
 #include "common/types.cuh"
 
 namespace {
@@ -27,8 +29,11 @@ extern "C" __global__ void __launch_bounds__(256)
 #if RT_BETA
                  const RtType<RT_OUT>::Store* c,
 #endif
+#if RT_SCALE
+                 const float* scale_a, const float* scale_b,
+#endif
 #if RT_BIAS
-                 const RtType<RT_DTYPE>::Store* bias,
+                 const RtType<RT_BIAS_DTYPE>::Store* bias,
 #endif
                  float alpha,
 #if RT_BETA
@@ -45,19 +50,28 @@ extern "C" __global__ void __launch_bounds__(256)
   const rt_i64 step_a = a_turned ? m : 1, step_b = b_turned ? 1 : n;
   double sum = 0.0, size = 0.0;
   for (rt_i64 i = 0; i < k; ++i) {
-    const double term = value_of<RT_DTYPE>(pa[i * step_a]) * value_of<RT_DTYPE>(pb[i * step_b]);
+    double term = value_of<RT_DTYPE>(pa[i * step_a]) * value_of<RT_DTYPE>(pb[i * step_b]);
+#if RT_SCALE == 3
+    const rt_i64 blocks = (k + 127) / 128;
+    term *= static_cast<double>(scale_a[row * blocks + i / 128]) * scale_b[column / 128 * blocks + i / 128];
+#endif
     sum += term;
     size += fabs(term);
   }
   sum *= alpha;
   size *= fabs(static_cast<double>(alpha));
+#if RT_SCALE == 1 || RT_SCALE == 2
+  const double scale = static_cast<double>(scale_a[RT_SCALE == 2 ? row : 0]) * scale_b[RT_SCALE == 2 ? column : 0];
+  sum *= scale;
+  size *= fabs(scale);
+#endif
 #if RT_BETA
   const double old = static_cast<double>(beta_value) * value_of<RT_OUT>(c[id]);
   sum += old;
   size += fabs(old);
 #endif
 #if RT_BIAS
-  const double shift = value_of<RT_DTYPE>(bias[column]);
+  const double shift = value_of<RT_BIAS_DTYPE>(bias[column]);
   sum += shift;
   size += fabs(shift);
 #endif

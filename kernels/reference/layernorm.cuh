@@ -3,7 +3,7 @@
 // tensor of the dtype, and the norm is of what it holds). The variance is the mean square difference from the mean.
 // RT_QUANT (1 FP8 E4M3, 2 INT8): scale = max |y| / 448 or 127 of the row, and y / scale (0 where scale is 0) in place
 // of y, not rounded.
-// Defines: RT_DTYPE, RT_RESIDUAL, RT_BIAS, RT_ACT (0 none, 1 relu), RT_QUANT.
+// Defines: RT_DTYPE, RT_RESIDUAL, RT_PRE (1: h = max(h, 0)), RT_BIAS, RT_ACT (0 none, 1 relu), RT_QUANT.
 // Launch: 256 threads, one block a row.
 #include "common/types.cuh"
 
@@ -51,10 +51,11 @@ extern "C" __global__ void __launch_bounds__(kThreads) rt_reference(const Store*
     const rt_i64 first = row * cols;
     const auto h = [&](rt_i64 i) -> double {
 #if RT_RESIDUAL
-      return Type::load(Type::store(__fadd_rn(Type::load(x[first + i]), Type::load(residual[first + i]))));
+      const double h = Type::load(Type::store(__fadd_rn(Type::load(x[first + i]), Type::load(residual[first + i]))));
 #else
-      return Type::load(x[first + i]);
+      const double h = Type::load(x[first + i]);
 #endif
+      return RT_PRE == 1 && h < 0 ? 0 : h;
     };
     double sum = 0, absolute = 0, squares = 0;
     for (rt_i64 i = threadIdx.x; i < cols; i += kThreads) {

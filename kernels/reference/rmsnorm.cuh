@@ -3,7 +3,7 @@
 // norm is of what it holds).
 // RT_QUANT (1 FP8 E4M3, 2 INT8): scale = max |y| / 448 or 127 of the row, and y / scale (0 where scale is 0) in place
 // of y, not rounded.
-// Defines: RT_DTYPE, RT_RESIDUAL, RT_QUANT. Launch: 256 threads, one block a row.
+// Defines: RT_DTYPE, RT_RESIDUAL, RT_PRE (1: h = max(h, 0)), RT_QUANT. Launch: 256 threads, one block a row.
 #include "common/types.cuh"
 
 constexpr int kThreads = 256;
@@ -47,10 +47,11 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const rt_i64 first = row * cols;
     const auto h = [&](rt_i64 i) -> double {
 #if RT_RESIDUAL
-      return Type::load(Type::store(__fadd_rn(Type::load(x[first + i]), Type::load(residual[first + i]))));
+      const double h = Type::load(Type::store(__fadd_rn(Type::load(x[first + i]), Type::load(residual[first + i]))));
 #else
-      return Type::load(x[first + i]);
+      const double h = Type::load(x[first + i]);
 #endif
+      return RT_PRE == 1 && h < 0 ? 0 : h;
     };
     double sum = 0;
     for (rt_i64 i = threadIdx.x; i < cols; i += kThreads) sum += h(i) * h(i);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "rooftune/v1/types.pb.h"
 
 namespace rooftune {
 namespace {
@@ -43,6 +44,15 @@ TEST(ChainTest, RefusesWhatIsNotAChainAndSaysWhere) {
       {"add(a,i)", "inputs are a to h"},
       {"a;b", "unexpected text"},
       {"1", "column 1"},
+      {"add(a,b:)", "digits 0 to 3, or scalar"},
+      {"add(a,b:4)", "axes are digits 0 to 3"},
+      {"add(a,b:10)", "ascending order"},
+      {"add(a,b:00)", "ascending order"},
+      {"add(a,b:int8)", "fp32, fp16, bf16"},
+      {"add(a,b:fp32:1)", "expected )"},
+      {"add(a,b:1:fp32:1)", "expected )"},
+      {"add(a,a:1)", "where it is used first"},
+      {"where(a,b)", "where takes 3 operands"},
   };
   for (const auto& c : cases) {
     const auto chain = ParseChain(c.text);
@@ -51,6 +61,33 @@ TEST(ChainTest, RefusesWhatIsNotAChainAndSaysWhere) {
     EXPECT_NE(std::string(chain.status().message()).find(c.expected), std::string::npos)
         << c.text << ": " << chain.status();
   }
+}
+
+TEST(ChainTest, InputsSayTheirAxesAndTypes) {
+  const auto chain = ParseChain("fma(a:fp32, b:02:bf16, add(c:scalar, add(d:0123, b)))");
+  ASSERT_TRUE(chain.ok()) << chain.status();
+  EXPECT_EQ(chain->text, "fma(a:fp32,b:02:bf16,add(c:scalar,add(d,b)))");
+  EXPECT_EQ(chain->axes, (std::vector<int64_t>{15, 5, 0, 15}));
+  EXPECT_EQ(chain->dtypes, (std::vector<int64_t>{v1::FP32, v1::BF16, 0, 0}));
+  EXPECT_EQ(ParseChain(chain->text)->text, chain->text);
+}
+
+TEST(ChainTest, ComparisonsSelect) {
+  const auto at = [](const char* text, double a, double b, double c) {
+    const double inputs[kChainMaxInputs] = {a, b, c};
+    return EvalChain(ParseChain(text)->program, inputs);
+  };
+  EXPECT_EQ(at("where(gt(a,b),a,c)", 2, 1, 7).value, 2);
+  EXPECT_EQ(at("where(gt(a,b),a,c)", 1, 1, 7).value, 7);
+  EXPECT_EQ(at("ge(a,b)", 1, 1, 0).value, 1);
+  EXPECT_EQ(at("eq(a,b)", NAN, NAN, 0).value, 0);
+  EXPECT_EQ(at("clamp(a,b,c)", 5, -1, 2).value, 2);
+  EXPECT_EQ(at("clamp(a,b,c)", -5, -1, 2).value, -1);
+  // Inputs are compared exactly; of results that are equal but for rounding either answer is right.
+  EXPECT_EQ(at("gt(a,b)", 1, 1, 0).magnitude, 0);
+  EXPECT_EQ(at("gt(mul(a,b),c)", 3, 2, 6).magnitude, kChainUndecided);
+  EXPECT_EQ(at("gt(mul(a,b),c)", 3, 2, 6.1).magnitude, 0);
+  EXPECT_EQ(at("where(gt(a,b),a,c)", 2, 1, 7).magnitude, 2);
 }
 
 TEST(ChainTest, DepthAndLengthAreLimited) {

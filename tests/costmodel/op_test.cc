@@ -51,9 +51,9 @@ TEST(OpTest, BuiltinKindsAndTheirExamples) {
     EXPECT_TRUE(schema->AccumulationLength(op).ok());
     EXPECT_EQ(schema->proto().reference().symbol(), "rt_reference");
   }
-  EXPECT_EQ(kinds,
-            (std::vector<std::string>{"cross_entropy", "dequantize", "elementwise", "gemm", "gemm_wq", "glu",
-                                      "layernorm", "permute", "quantize", "reduce", "rmsnorm", "rope", "softmax"}));
+  EXPECT_EQ(kinds, (std::vector<std::string>{"contiguous", "cross_entropy", "dequantize", "elementwise", "gemm",
+                                             "gemm_wq", "glu", "layernorm", "permute", "quantize", "reduce", "rmsnorm",
+                                             "rope", "softmax"}));
 }
 
 TEST(OpTest, CanonicalTextIsInSchemaOrderWithoutDefaults) {
@@ -69,6 +69,28 @@ TEST(OpTest, CanonicalTextIsInSchemaOrderWithoutDefaults) {
   EXPECT_EQ(op.names.at("layout"), 1);
   EXPECT_EQ(op.names.at("ACT_GELU"), 2);
   EXPECT_EQ(op.names.at("out_dtype"), v1::BF16);
+}
+
+TEST(OpTest, GemmOfEightBits) {
+  const Op op = MustParse("gemm m=16 n=32 k=64 dtype=fp8_e4m3 scale=row out=bf16 bias=1");
+  EXPECT_EQ(op.text, "gemm m=16 n=32 k=64 dtype=fp8_e4m3 out=bf16 bias=1 scale=row");
+  EXPECT_EQ(op.names.at("bias_dtype"), v1::BF16);
+  const auto tensors = Catalog().Find("gemm")->Tensors(op);
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  ASSERT_EQ(tensors->size(), 6u);
+  EXPECT_EQ((*tensors)[2].spec.name(), "scale_a");
+  EXPECT_EQ((*tensors)[2].elements, 16);
+  EXPECT_EQ((*tensors)[3].elements, 32);
+  const Work work = WorkOf(op.text);
+  EXPECT_EQ(OpsOn(work, "tensor"), 2 * 16 * 32 * 64);
+  EXPECT_EQ(OpsOn(work, "fp32"), 16 * 32 * 3);
+  EXPECT_EQ(work.bytes_read, 16 * 64 + 32 * 64 + 4 * (16 + 32) + 2 * 32);
+  const Op blocks = MustParse("gemm m=16 n=136 k=272 dtype=fp8_e5m2 out=fp32 scale=block128");
+  EXPECT_EQ((*Catalog().Find("gemm")->Tensors(blocks))[2].elements, 16 * 3);
+  EXPECT_EQ((*Catalog().Find("gemm")->Tensors(blocks))[3].elements, 2 * 3);
+  EXPECT_EQ(OpsOn(WorkOf(blocks.text), "fp32"), 16 * 136 * 3 * 3);
+  const Op whole = MustParse("gemm m=16 n=32 k=64 dtype=int8 out=fp32 scale=tensor");
+  EXPECT_EQ((*Catalog().Find("gemm")->Tensors(whole))[2].elements, 1);
 }
 
 TEST(OpTest, ChainsMayHoldBlanksWithinParentheses) {
@@ -88,11 +110,14 @@ TEST(OpTest, RefusesWithReasonAndAdvice) {
     const char* expected;
   } cases[] = {
       {"gem m=1 n=1 k=1 dtype=bf16", "UNKNOWN_OP", "did you mean gemm?"},
-      {"", "UNKNOWN_OP", "known: cross_entropy, dequantize, elementwise"},
+      {"", "UNKNOWN_OP", "known: contiguous, cross_entropy, dequantize, elementwise"},
       {"gemm m=1 n=1 dtype=bf16", "MISSING_DIM", "needs k="},
       {"gemm m=1 n=1 k=1", "MISSING_ATTRIBUTE", "needs dtype="},
       {"gemm m=1 n=1 k=1 dtype=bf17", "BAD_VALUE", "did you mean bf16?"},
-      {"gemm m=1 n=1 k=1 dtype=int8", "BAD_VALUE", "fp32, fp16, bf16"},
+      {"gemm m=1 n=1 k=1 dtype=int32", "BAD_VALUE", "fp32, fp16, bf16"},
+      {"gemm m=1 n=1 k=1 dtype=int8", "CONSTRAINT", "8-bit operands need out=bf16, fp16 or fp32"},
+      {"gemm m=1 n=1 k=1 dtype=int8 out=fp32 layout=nn", "CONSTRAINT", "8-bit operands need layout=nt"},
+      {"gemm m=1 n=1 k=1 dtype=bf16 scale=row", "CONSTRAINT", "scale is for 8-bit operands"},
       {"gemm m=1 n=1 k=1 dtype=bf16 laoyut=nt", "UNKNOWN_ATTRIBUTE", "did you mean layout?"},
       {"gemm m=1 n=1 k=1 dtype=bf16 m=1", "DUPLICATE", "m is given twice"},
       {"gemm m=1 n=1 k=1 dtype=bf16 bias=2", "BAD_VALUE", "not within [0, 1]"},
@@ -277,6 +302,58 @@ TEST(OpTest, LossRotationAndReductionWorkEqualsCountedLoops) {
   EXPECT_TRUE(permute.pipe_ops.empty());
 }
 
+TEST(OpTest, ChainInputsMayLackAxesAndHaveTheirOwnType) {
+  const Op op = MustParse("elementwise n=6 d1=5 d2=4 dtype=bf16 chain=add(mul(a,b:2:fp32),c:02) out=fp32");
+  const auto tensors = Catalog().Find("elementwise")->Tensors(op);
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  ASSERT_EQ(tensors->size(), 4u);
+  EXPECT_EQ(tensors->at(0).bytes, 240);
+  EXPECT_EQ(tensors->at(1).bytes, 16);  // 4 of fp32
+  EXPECT_EQ(tensors->at(1).spec.dim(0).value(), 1);
+  EXPECT_EQ(tensors->at(1).spec.dim(2).value(), 4);
+  EXPECT_EQ(tensors->at(2).bytes, 48);   // 6·4 of bf16
+  EXPECT_EQ(tensors->at(3).bytes, 480);  // 120 of fp32
+  const Work work = WorkOf(op.text);
+  EXPECT_EQ(work.bytes_read, 240 + 16 + 48);
+  EXPECT_EQ(work.bytes_written, 480);
+}
+
+TEST(OpTest, ChainsInPlaceHaveOneTensorLess) {
+  const Op op = MustParse("elementwise n=8 dtype=fp16 chain=add(a,sqrt(b)) inplace=1");
+  const auto tensors = Catalog().Find("elementwise")->Tensors(op);
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  ASSERT_EQ(tensors->size(), 2u);
+  EXPECT_EQ(tensors->at(0).spec.name(), "io");
+  EXPECT_EQ(tensors->at(0).spec.role(), v1::TensorSpec::INOUT);
+  EXPECT_EQ(tensors->at(0).fill_mean, tensors->at(1).fill_mean);
+  EXPECT_EQ(tensors->at(1).spec.name(), "b");
+  const Work work = WorkOf(op.text);
+  EXPECT_EQ(work.bytes_read, 32);
+  EXPECT_EQ(work.bytes_written, 16);
+  for (const char* text : {"elementwise n=8 dtype=fp16 chain=add(a:0,b) inplace=1",
+                           "elementwise n=8 dtype=fp16 chain=add(a:fp32,b) inplace=1",
+                           "elementwise n=8 dtype=fp16 chain=add(a,b) out=fp16",
+                           "elementwise n=8 dtype=fp16 chain=add(a,b) out=fp32 inplace=1"}) {
+    EXPECT_EQ(ErrorReason(Catalog().Parse(text).status()), "CONSTRAINT") << text;
+  }
+}
+
+TEST(OpTest, ViewsReadWhatTheyReach) {
+  // Every second column of 4 rows of 10: the last element reached is 3·10 + 8.
+  const Op op = MustParse("contiguous d0=4 d1=5 dtype=bf16 s0=10 s1=2");
+  const auto tensors = Catalog().Find("contiguous")->Tensors(op);
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  EXPECT_EQ(tensors->at(0).elements, 39);
+  EXPECT_EQ(WorkOf(op.text).bytes_read, 40);
+  EXPECT_EQ(WorkOf(op.text).bytes_written, 40);
+  // A row repeated, and windows that overlap.
+  EXPECT_EQ(WorkOf("contiguous d0=8 d1=5 dtype=fp32 s1=1").bytes_read, 20);
+  EXPECT_EQ(WorkOf("contiguous d0=8 d1=5 dtype=fp32 s0=1 s1=1").bytes_read, 48);
+  for (const char* text : {"contiguous d0=4 d1=5 dtype=bf16 s0=10 s1=-2", "contiguous d0=4 dtype=bf16 s0=1 s1=3"}) {
+    EXPECT_FALSE(Catalog().Parse(text).ok()) << text;
+  }
+}
+
 TEST(OpTest, PermutationsMustBePermutations) {
   const OpSchema* permute = Catalog().Find("permute");
   const auto extents = [&](const std::string& text) {
@@ -285,9 +362,13 @@ TEST(OpTest, PermutationsMustBePermutations) {
     for (const auto& dim : tensors->at(1).spec.dim()) dims.push_back(dim.value());
     return dims;
   };
-  EXPECT_EQ(extents("permute d0=2 d1=3 dtype=fp32 perm=10"), (std::vector<int64_t>{3, 2, 1, 1, 1}));
-  EXPECT_EQ(extents("permute d0=2 d1=3 d2=4 d3=5 dtype=fp32 perm=231"), (std::vector<int64_t>{2, 4, 5, 3, 1}));
-  EXPECT_EQ(extents("permute d0=2 d1=3 d2=4 d3=5 d4=6 dtype=fp32 perm=43210"), (std::vector<int64_t>{6, 5, 4, 3, 2}));
+  EXPECT_EQ(extents("permute d0=2 d1=3 dtype=fp32 perm=10"), (std::vector<int64_t>{3, 2, 1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(extents("permute d0=2 d1=3 d2=4 d3=5 dtype=fp32 perm=231"), (std::vector<int64_t>{2, 4, 5, 3, 1, 1, 1, 1}));
+  EXPECT_EQ(extents("permute d0=2 d1=3 d2=4 d3=5 d4=6 dtype=fp32 perm=43210"),
+            (std::vector<int64_t>{6, 5, 4, 3, 2, 1, 1, 1}));
+  // Patches of a video: (B, C, T, pt, H, ph, W, pw) to (B, T, H, W, C, pt, ph, pw).
+  EXPECT_EQ(extents("permute d0=2 d1=3 d2=4 d3=5 d4=6 d5=7 d6=8 d7=9 dtype=int8 perm=2461357"),
+            (std::vector<int64_t>{2, 4, 6, 8, 3, 5, 7, 9}));
   for (const char* text : {"permute d0=2 d1=3 dtype=fp32 perm=11", "permute d0=2 d1=3 d2=4 dtype=fp32 perm=10",
                            "permute d0=2 d1=3 dtype=fp32 perm=30", "permute d0=2 dtype=fp32 perm=50",
                            "permute d0=2 d1=3 d2=2 dtype=fp32 perm=2010"}) {

@@ -50,16 +50,39 @@ TEST(GemmWgmmaTest, TakesWhatTmaCanCarry) {
   const DeviceProfile h200 = Get("h200-sxm");
   for (const char* good : {"m=1 n=8 k=8 dtype=fp16", "m=7 n=8 k=16 dtype=bf16 bias=1 act=gelu out=fp16",
                            "m=7 n=24 k=8 dtype=bf16 layout=nn", "m=8 n=8 k=3 dtype=bf16 layout=tn",
-                           "m=8 n=16 k=8 batch=5 dtype=bf16 layout=tt"}) {
+                           "m=8 n=16 k=8 batch=5 dtype=bf16 layout=tt", "m=8 n=8 k=8 dtype=bf16 out=fp32",
+                           "m=8 n=8 k=8 dtype=bf16 beta=1"}) {
     EXPECT_TRUE(Wgmma().Supports(Gemm(good), h200)) << good;
     EXPECT_TRUE(Wgmma().DefaultConfig(Gemm(good), h200).ok())
         << good << Wgmma().DefaultConfig(Gemm(good), h200).status();
   }
-  for (const char* bad : {"m=8 n=8 k=8 dtype=fp32", "m=8 n=8 k=8 dtype=bf16 out=fp32", "m=8 n=8 k=8 dtype=bf16 beta=1",
-                          "m=8 n=12 k=8 dtype=bf16", "m=8 n=8 k=12 dtype=bf16", "m=8 n=8 k=12 dtype=bf16 layout=nn",
-                          "m=12 n=8 k=8 dtype=bf16 layout=tn", "m=8 n=8 k=12 dtype=bf16 layout=tt"}) {
+  for (const char* bad : {"m=8 n=8 k=8 dtype=fp32", "m=8 n=12 k=8 dtype=bf16", "m=8 n=8 k=12 dtype=bf16",
+                          "m=8 n=8 k=12 dtype=bf16 layout=nn", "m=12 n=8 k=8 dtype=bf16 layout=tn",
+                          "m=8 n=8 k=12 dtype=bf16 layout=tt"}) {
     EXPECT_FALSE(Wgmma().Supports(Gemm(bad), h200)) << bad;
   }
+}
+
+TEST(GemmWgmmaTest, EightBitsLieAlongK) {
+  const DeviceProfile h200 = Get("h200-sxm");
+  for (const char* good : {"m=64 n=4096 k=1024 dtype=fp8_e4m3 out=bf16", "m=7 n=8 k=16 dtype=int8 out=fp16 scale=row",
+                           "m=4096 n=4096 k=4096 dtype=fp8_e5m2 out=fp32 scale=tensor bias=1 act=silu beta=1"}) {
+    const Op op = Gemm(good);
+    ASSERT_TRUE(Wgmma().Supports(op, h200)) << good;
+    const auto config = Wgmma().DefaultConfig(op, h200);
+    ASSERT_TRUE(config.ok()) << good << config.status();
+    EXPECT_GE(config->at("block_k"), 128);
+    const auto plan = Wgmma().Plan(op, *config, h200);
+    ASSERT_TRUE(plan.ok()) << good << plan.status();
+    EXPECT_EQ(plan->launch(0).argument(0).tensor_map().box(0).value(), 128);
+    EXPECT_EQ(plan->launch(0).argument(0).tensor_map().stride_bytes(0).value(), op.names.at("k"));
+  }
+  EXPECT_FALSE(Wgmma().Supports(Gemm("m=8 n=8 k=8 dtype=int8 out=bf16"), h200));
+  EXPECT_FALSE(Wgmma().Supports(Gemm("m=8 n=8 k=16 dtype=int8 out=bf16"), Get("a100-sxm-80")));
+  // Integers have fewer widths.
+  const auto space = Wgmma().Space(Gemm("m=64 n=7168 k=8192 dtype=int8 out=bf16"), h200);
+  ASSERT_TRUE(space.ok());
+  for (int64_t i = 0; i < space->size(); ++i) EXPECT_NE(space->At(i).at("block_n"), 56);
 }
 
 TEST(GemmWgmmaTest, DefaultsFollowTheRowsOfM) {
@@ -67,10 +90,10 @@ TEST(GemmWgmmaTest, DefaultsFollowTheRowsOfM) {
   const auto tile = [&](const std::string& op) {
     const Config config = *Wgmma().DefaultConfig(Gemm(op), h200);
     return absl::StrCat(config.at("block_m"), "x", config.at("block_n"), config.at("swap_ab") != 0 ? "t" : "", " ",
-                        config.at("stages"));
+                        config.at("stages"), config.at("cluster_m") > 1 ? " shared" : "");
   };
-  EXPECT_EQ(tile("m=4096 n=4096 k=4096 dtype=bf16"), "128x256 4");
-  EXPECT_EQ(tile("m=512 n=28672 k=4096 dtype=bf16"), "128x256 4");
+  EXPECT_EQ(tile("m=4096 n=4096 k=4096 dtype=bf16"), "128x256 4 shared");
+  EXPECT_EQ(tile("m=512 n=28672 k=4096 dtype=bf16"), "128x256 4 shared");
   EXPECT_EQ(tile("m=64 n=4096 k=14336 dtype=bf16"), "64x64 12");
   EXPECT_EQ(tile("m=16 n=28672 k=4096 dtype=bf16"), "16x256t 4");
   EXPECT_EQ(tile("m=1 n=6144 k=4096 dtype=bf16"), "8x64t 12");
@@ -78,9 +101,11 @@ TEST(GemmWgmmaTest, DefaultsFollowTheRowsOfM) {
 
 TEST(GemmWgmmaTest, EveryPointOfEveryRegimeCanBePlannedAndFits) {
   const DeviceProfile h200 = Get("h200-sxm");
-  for (const char* text : {"m=4096 n=4096 k=4096 dtype=bf16", "m=512 n=1280 k=8192 dtype=bf16 layout=tn",
-                           "m=128 n=4096 k=4096 dtype=fp16", "m=64 n=576 k=7168 dtype=bf16 layout=nn bias=1",
-                           "m=1 n=6144 k=4096 dtype=bf16", "m=200 n=264 k=136 batch=2 dtype=bf16 layout=tt"}) {
+  for (const char* text :
+       {"m=4096 n=4096 k=4096 dtype=bf16", "m=512 n=1280 k=8192 dtype=bf16 layout=tn", "m=128 n=4096 k=4096 dtype=fp16",
+        "m=64 n=576 k=7168 dtype=bf16 layout=nn bias=1", "m=1 n=6144 k=4096 dtype=bf16",
+        "m=512 n=28672 k=4096 dtype=fp8_e4m3 out=bf16 scale=row",
+        "m=16 n=28672 k=4096 dtype=int8 out=fp32 scale=tensor", "m=200 n=264 k=136 batch=2 dtype=bf16 layout=tt"}) {
     const Op op = Gemm(text);
     const auto space = Wgmma().Space(op, h200);
     ASSERT_TRUE(space.ok()) << space.status();
@@ -108,6 +133,10 @@ TEST(GemmWgmmaTest, TheLargeTilesLaunch) {
   EXPECT_EQ(launch.grid_x().value(), 132);
   // Two consumer warpgroups with 128 sums a thread, and one that produces.
   EXPECT_EQ(launch.block_x().value(), 384);
+  EXPECT_EQ(launch.cluster_x().value(), 2);
+  // Of b, shared by two blocks, each brings 128 rows of 64 columns.
+  EXPECT_EQ(launch.argument(0).tensor_map().box(1).value(), 128);
+  EXPECT_EQ(launch.argument(1).tensor_map().box(1).value(), 128);
   // Four stages of 48 KiB, two boxes of 8 KiB a warpgroup, two barriers a stage.
   EXPECT_EQ(launch.dynamic_shared_bytes().value(), 4 * 49152 + 2 * 2 * 8192 + 64);
   const v1::TensorMap& d = launch.argument(2).tensor_map();
@@ -133,9 +162,9 @@ TEST(GemmWgmmaTest, SplitKHasItsOwnArguments) {
     }
     return all;
   };
-  Config config = {{"block_m", 64},       {"block_n", 64},     {"block_k", 64},  {"swap_ab", 0},
-                   {"groups_x", 1},       {"groups_y", 1},     {"stages", 8},    {"split_k", 8},
-                   {"cluster_reduce", 1}, {"raster_group", 8}, {"persistent", 1}};
+  Config config = {{"block_m", 64},   {"block_n", 64}, {"block_k", 64},  {"swap_ab", 0},        {"groups_x", 1},
+                   {"groups_y", 1},   {"stages", 8},   {"split_k", 8},   {"cluster_reduce", 1}, {"raster_group", 8},
+                   {"persistent", 1}, {"pingpong", 0}, {"cluster_m", 1}, {"cluster_n", 1},      {"stream_b", 1}};
   auto plan = Wgmma().Plan(op, config, h200);
   ASSERT_TRUE(plan.ok()) << plan.status();
   ASSERT_EQ(plan->launch_size(), 1);
@@ -156,6 +185,49 @@ TEST(GemmWgmmaTest, SplitKHasItsOwnArguments) {
               ElementsAre("map a", "map b", "map d", "bias", "alpha", "64", "576", "7168", "1"));
 }
 
+TEST(GemmWgmmaTest, ResultsThatDoNotLeaveThroughTmaAndBeta) {
+  const DeviceProfile h200 = Get("h200-sxm");
+  const Op op = Gemm("m=4096 n=4096 k=4096 dtype=bf16 beta=1 out=fp32");
+  const auto config = Wgmma().DefaultConfig(op, h200);
+  ASSERT_TRUE(config.ok()) << config.status();
+  const auto plan = Wgmma().Plan(op, *config, h200);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->launch_size(), 1);
+  const v1::Launch& launch = plan->launch(0);
+  ASSERT_EQ(launch.argument_size(), 10);
+  EXPECT_EQ(launch.argument(2).tensor(), "c");
+  EXPECT_EQ(launch.argument(3).tensor(), "d");
+  EXPECT_EQ(launch.argument(5).scalar(), "beta_value");
+}
+
+// Warpgroups that take turns have a whole tile each; clusters divide the tiles and are not used to add shares of k.
+TEST(GemmWgmmaTest, TurnsAndClustersAreOfferedWhereTheyWork) {
+  const DeviceProfile h200 = Get("h200-sxm");
+  int turns = 0, clusters = 0;
+  for (const char* text : {"m=4096 n=32768 k=512 dtype=bf16", "m=384 n=2048 k=4096 dtype=bf16"}) {
+    const Op op = Gemm(text);
+    const auto space = Wgmma().Space(op, h200);
+    ASSERT_TRUE(space.ok()) << space.status();
+    for (int64_t i = 0; i < space->size(); ++i) {
+      const Config c = space->At(i);
+      if (c.at("pingpong") == 1) {
+        ++turns;
+        EXPECT_EQ(c.at("groups_x") * c.at("groups_y"), 1);
+        EXPECT_EQ(c.at("cluster_reduce"), 0);
+      }
+      if (c.at("cluster_m") * c.at("cluster_n") > 1) {
+        ++clusters;
+        EXPECT_EQ(c.at("split_k"), 1);
+        const auto plan = Wgmma().Plan(op, c, h200);
+        ASSERT_TRUE(plan.ok()) << ConfigToString(c) << plan.status();
+        EXPECT_EQ(plan->launch(0).grid_x().value() % plan->launch(0).cluster_x().value(), 0);
+      }
+    }
+  }
+  EXPECT_GT(turns, 50);
+  EXPECT_GT(clusters, 100);
+}
+
 TEST(GemmWgmmaTest, APlanServesOtherShapesOnlyWithinItsPreconditions) {
   const DeviceProfile h200 = Get("h200-sxm");
   const auto plan = Wgmma().Plan(Square(), *Wgmma().DefaultConfig(Square(), h200), h200);
@@ -164,7 +236,7 @@ TEST(GemmWgmmaTest, APlanServesOtherShapesOnlyWithinItsPreconditions) {
   EXPECT_THAT(std::string(CheckPreconditions(*plan, Gemm("m=4096 n=4100 k=4096 dtype=bf16")).message()),
               HasSubstr("n is a multiple of 8"));
   EXPECT_THAT(std::string(CheckPreconditions(*plan, Gemm("m=4096 n=4096 k=4095 dtype=bf16")).message()),
-              HasSubstr("rows of a are a multiple of 8"));
+              HasSubstr("rows of a are a multiple of 16 bytes"));
 }
 
 }  // namespace

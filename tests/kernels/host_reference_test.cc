@@ -93,6 +93,47 @@ TEST(HostReferenceTest, GemmByItsDefinitionInEveryLayout) {
   }
 }
 
+TEST(HostReferenceTest, GemmOfEightBitsWithScales) {
+  const int m = 3, n = 8, k = 16;
+  for (const std::string dtype : {"fp8_e4m3", "fp8_e5m2", "int8"}) {
+    for (const std::string scale : {"none", "tensor", "row"}) {
+      const Instance in =
+          Make("gemm m=3 n=8 k=16 out=fp32 bias=1 dtype=" + dtype + " scale=" + scale, {{"alpha", 0.5}});
+      const auto values = in.All("d");
+      for (int i = 0; i < m; ++i) {
+        for (int j = 0; j < n; ++j) {
+          double sum = 0, magnitude = 0;
+          for (int l = 0; l < k; ++l) {
+            sum += in.data.at("a")[i * k + l] * in.data.at("b")[j * k + l];
+            magnitude += std::fabs(in.data.at("a")[i * k + l] * in.data.at("b")[j * k + l]);
+          }
+          double factor = 0.5;
+          if (scale == "tensor") factor *= in.data.at("scale_a")[0] * in.data.at("scale_b")[0];
+          if (scale == "row") factor *= in.data.at("scale_a")[i] * in.data.at("scale_b")[j];
+          const double bias = in.data.at("bias")[j];
+          EXPECT_NEAR(values[i * n + j].value, factor * sum + bias, 1e-12) << dtype << scale;
+          EXPECT_NEAR(values[i * n + j].magnitude, factor * magnitude + std::fabs(bias), 1e-12) << dtype << scale;
+        }
+      }
+    }
+  }
+}
+
+TEST(HostReferenceTest, GemmWithScalesOfBlocks) {
+  const Instance in = Make("gemm m=2 n=136 k=272 out=fp32 dtype=fp8_e4m3 scale=block128");
+  const auto values = in.All("d");
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 136; ++j) {
+      double sum = 0;
+      for (int l = 0; l < 272; ++l) {
+        sum += in.data.at("a")[i * 272 + l] * in.data.at("scale_a")[i * 3 + l / 128] * in.data.at("b")[j * 272 + l] *
+               in.data.at("scale_b")[j / 128 * 3 + l / 128];
+      }
+      EXPECT_NEAR(values[i * 136 + j].value, sum, 1e-11);
+    }
+  }
+}
+
 TEST(HostReferenceTest, GemmActivationsAndDefaults) {
   const auto plain = Make("gemm m=4 n=4 k=3 dtype=fp32").All("d");
   const auto relu = Make("gemm m=4 n=4 k=3 dtype=fp32 act=relu").All("d");
@@ -487,6 +528,54 @@ TEST(HostReferenceTest, RopeByItsDefinition) {
           }
         }
       }
+    }
+  }
+}
+
+TEST(HostReferenceTest, ChainsReadInputsThatLackAxes) {
+  const Instance in = Make("elementwise n=3 d1=4 d2=5 dtype=fp32 chain=add(a,fma(b:1,c:02,d:scalar:bf16))");
+  const auto y = in.All("y");
+  const auto& a = in.data.at("a");
+  const auto& b = in.data.at("b");
+  const auto& c = in.data.at("c");
+  ASSERT_EQ(b.size(), 4u);
+  ASSERT_EQ(c.size(), 15u);
+  ASSERT_EQ(in.data.at("d").size(), 1u);
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 4; ++j) {
+      for (int k = 0; k < 5; ++k) {
+        const int at = (i * 4 + j) * 5 + k;
+        EXPECT_DOUBLE_EQ(y[at].value, a[at] + (b[j] * c[i * 5 + k] + in.data.at("d")[0]));
+      }
+    }
+  }
+}
+
+TEST(HostReferenceTest, PatchesOfAVideo) {
+  // (C, T, H, W) = (2, 2, 6, 4) in patches of 1 by 3 by 2.
+  const Instance in = Make("permute d0=1 d1=2 d2=2 d3=1 d4=2 d5=3 d6=2 d7=2 dtype=fp32 perm=2461357");
+  const auto y = in.All("y");
+  int at = 0;
+  for (int t = 0; t < 2; ++t) {
+    for (int h = 0; h < 6; h += 3) {
+      for (int w = 0; w < 4; w += 2) {
+        for (int c = 0; c < 2; ++c) {
+          for (int i = 0; i < 6; ++i, ++at) {
+            EXPECT_EQ(y[at].value, in.data.at("x")[((c * 2 + t) * 6 + h + i / 2) * 4 + w + i % 2]);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(HostReferenceTest, ViewsByTheirStrides) {
+  const Instance in = Make("contiguous d0=3 d1=2 d2=4 dtype=bf16 s0=20 s2=3");
+  const auto y = in.All("y");
+  ASSERT_EQ(in.data.at("x").size(), 50u);
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 2; ++j) {
+      for (int k = 0; k < 4; ++k) EXPECT_EQ(y[(i * 2 + j) * 4 + k].value, in.data.at("x")[i * 20 + k * 3]);
     }
   }
 }

@@ -113,6 +113,17 @@ TEST(BuiltinTemplatesTest, ExamplesCanBePlannedCompiledAndPredicted) {
         "gemm_wq m=16 n=28672 k=4096 dtype=bf16",
         "gemm_wq m=333 n=1000 k=1088 dtype=bf16 group=64 zero=1 bias=1",
         "elementwise n=1000003 dtype=fp32 chain=fma(a,b,c)",
+        "elementwise n=4096 d1=33 d2=7 dtype=bf16 chain=where(gt(a,b:2:fp32),a,c:0) inplace=1",
+        "elementwise n=3 d1=5 dtype=fp16 chain=add(a,b:1) out=fp32",
+        "softmax rows=333 cols=777 dtype=fp32",
+        "softmax rows=64 cols=1048576 dtype=bf16",
+        "softmax rows=16 cols=1000001 dtype=fp16 mask=1",
+        "layernorm rows=8192 cols=32768 dtype=bf16 bias=1 pre=relu residual=1",
+        "permute d0=1 d1=16 d2=13 d3=1 d4=45 d5=2 d6=80 d7=2 dtype=bf16 perm=2461357",
+        "permute d0=4096 d1=1000 dtype=int8 perm=10",
+        "contiguous d0=77 d1=33 d2=5 dtype=fp16 s0=1000 s2=3",
+        "contiguous d0=1000 d1=64 dtype=fp8_e4m3 s0=96 s1=1",
+        "contiguous d0=1 dtype=fp32",
         "cross_entropy rows=8192 vocab=128256 dtype=bf16 grad=1",
         "cross_entropy rows=1 vocab=1 dtype=fp32",
         "rope tokens=1 heads_q=1 heads_kv=1 head_dim=2 dtype=fp32",
@@ -242,7 +253,9 @@ TEST(ReferenceTest, ArgumentsAreThoseThatExist) {
   EXPECT_THAT(arguments("gemm m=3 n=5 k=7 batch=2 dtype=bf16 bias=1 beta=1"),
               ElementsAre("a", "b", "c", "bias", "alpha", "beta_value", "value d", "magnitude d", "3", "5", "7", "2"));
   EXPECT_THAT(arguments("elementwise n=9 dtype=fp32 chain=fma(a,b,c)"),
-              ElementsAre("a", "b", "c", "value y", "magnitude y", "9"));
+              ElementsAre("a", "b", "c", "value y", "magnitude y", "9", "1", "1", "1"));
+  EXPECT_THAT(arguments("elementwise n=9 d1=4 dtype=fp32 chain=add(a,b:1) inplace=1"),
+              ElementsAre("io", "b", "value io", "magnitude io", "9", "4", "1", "1"));
   const auto reference = Builtins().ReferenceOf(MustParse(Builtins(), "gemm m=300 n=5 k=7 dtype=bf16"), Hopper());
   EXPECT_EQ(reference->plan.grid_x(), 6);  // 1500 elements
   EXPECT_THAT(reference->compile.define(), Contains("RT_LAYOUT=1"));

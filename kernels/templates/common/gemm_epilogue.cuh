@@ -1,9 +1,21 @@
 // What happens to a product before it is stored, the same for every GEMM template:
-// d = act(alpha·ab + beta·c + bias), computed in fp32, rounded once.
+// d = act(alpha·scale·ab + beta·c + bias), computed in fp32, rounded once.
 //
-// Reads RT_DTYPE, RT_OUT, RT_BIAS, RT_ACT, RT_BETA, RT_VEC_D (elements a store: it divides n).
+// Reads RT_DTYPE, RT_OUT, RT_BIAS, RT_ACT, RT_BETA, RT_VEC_D (elements a store: it divides n). Optional: RT_SCALE (none
+// 0, one number each for a and b 1, one a row of a and one a column of d 2, blocks of 128, which are in the products 3)
+// and RT_BIAS_DTYPE (RT_DTYPE by default).
 #pragma once
 #include "common/types.cuh"
+
+#ifndef RT_SCALE
+#define RT_SCALE 0
+#endif
+#define RT_SCALE_TENSOR 1
+#define RT_SCALE_ROW 2
+#define RT_SCALE_BLOCK 3
+#ifndef RT_BIAS_DTYPE
+#define RT_BIAS_DTYPE RT_DTYPE
+#endif
 
 #define RT_ACT_NONE 0
 #define RT_ACT_RELU 1
@@ -11,6 +23,7 @@
 #define RT_ACT_SILU 3
 
 typedef RtType<RT_DTYPE>::Store RtIn;
+typedef RtType<RT_BIAS_DTYPE>::Store RtBias;
 typedef RtType<RT_OUT>::Store RtOut;
 
 struct RtEpilogueArgs {
@@ -18,12 +31,28 @@ struct RtEpilogueArgs {
   const RtOut* c;
   float beta;
 #endif
+#if RT_SCALE == RT_SCALE_ROW
+  const float* scale_a;
+  const float* scale_b;
+#endif
 #if RT_BIAS
-  const RtIn* bias;
+  const RtBias* bias;
 #endif
   RtOut* d;
   float alpha;
 };
+
+#if RT_SCALE
+// Scales of whole tensors go into alpha.
+__device__ __forceinline__ void rt_take_scales(RtEpilogueArgs& args, const float* scale_a, const float* scale_b) {
+#if RT_SCALE == RT_SCALE_ROW
+  args.scale_a = scale_a;
+  args.scale_b = scale_b;
+#elif RT_SCALE == RT_SCALE_TENSOR
+  args.alpha *= __ldg(scale_a) * __ldg(scale_b);
+#endif
+}
+#endif
 
 __device__ __forceinline__ float rt_sigmoid(float x) { return __fdividef(1.0f, 1.0f + rt_exp(-x)); }
 
@@ -92,27 +121,34 @@ __device__ __forceinline__ void rt_read_shared(float* to, const float* from) {
   }
 }
 
-// Finishes V neighbouring products of one row and stores them. `column` is a multiple of V; `index` is the
-// position of the first in d (and c).
+// Finishes V neighbouring products of one row and stores them; `row` matters with scales of rows. `column` is a
+// multiple of V; `index` is the position of the first in d (and c).
 template <int V>
-__device__ __forceinline__ void rt_finish(const float* product, const RtEpilogueArgs& args, size_t index, int column) {
+__device__ __forceinline__ void rt_finish(const float* product, const RtEpilogueArgs& args, size_t index, int column,
+                                          [[maybe_unused]] int row = 0) {
+#if RT_SCALE == RT_SCALE_ROW
+  const float scale_a = __ldg(args.scale_a + row);
+#endif
 #if RT_BETA
   RtPack<RtOut, V> c;
   c.load(args.c + index);
 #endif
 #if RT_BIAS
-  RtPack<RtIn, V> bias;
+  RtPack<RtBias, V> bias;
   bias.load(args.bias + column);
 #endif
   RtPack<RtOut, V> out;
 #pragma unroll
   for (int i = 0; i < V; ++i) {
     float v = args.alpha * product[i];
+#if RT_SCALE == RT_SCALE_ROW
+    v *= scale_a * __ldg(args.scale_b + column + i);
+#endif
 #if RT_BETA
     v += args.beta * RtType<RT_OUT>::load(c.value[i]);
 #endif
 #if RT_BIAS
-    v += RtType<RT_DTYPE>::load(bias.value[i]);
+    v += RtType<RT_BIAS_DTYPE>::load(bias.value[i]);
 #endif
     out.value[i] = RtType<RT_OUT>::store(rt_activate(v));
   }

@@ -4,18 +4,22 @@
 
 #if RT_SPLIT_K > 1 && !RT_CLUSTER
 // Sums in the order of the shares, so that equal inputs give equal bits. `count` is batch·m·n.
-extern "C" __global__ void __launch_bounds__(128) rt_gemm_reduce(const float* __restrict__ partial,
+extern "C" __global__ void __launch_bounds__(128)
+    rt_gemm_reduce(const float* __restrict__ partial,
 #if RT_BETA
-                                                                 const RtOut* __restrict__ c,
+                   const RtOut* __restrict__ c,
+#endif
+#if RT_SCALE
+                   const float* __restrict__ scale_a, const float* __restrict__ scale_b,
 #endif
 #if RT_BIAS
-                                                                 const RtIn* __restrict__ bias,
+                   const RtBias* __restrict__ bias,
 #endif
-                                                                 RtOut* __restrict__ d, float alpha,
+                   RtOut* __restrict__ d, float alpha,
 #if RT_BETA
-                                                                 float beta,
+                   float beta,
 #endif
-                                                                 rt_i64 count, int n) {
+                   rt_i64 count, int n) {
   constexpr int kVec = RT_VEC_D < 4 ? RT_VEC_D : 4;
   const size_t index = (static_cast<size_t>(blockIdx.x) * 128 + threadIdx.x) * kVec;
   if (index >= static_cast<size_t>(count)) return;
@@ -39,6 +43,9 @@ extern "C" __global__ void __launch_bounds__(128) rt_gemm_reduce(const float* __
 #endif
   args.d = d;
   args.alpha = alpha;
-  rt_finish<kVec>(v, args, index, static_cast<int>(index % n));
+#if RT_SCALE
+  rt_take_scales(args, scale_a, scale_b);
+#endif
+  rt_finish<kVec>(v, args, index, static_cast<int>(index % n), static_cast<int>(index / n));
 }
 #endif

@@ -53,9 +53,13 @@ struct Addends {
   RtOut c[4];
   __device__ __forceinline__ float addend(int i) const { return RtType<RT_OUT>::load(c[i]); }
 #endif
+#if RT_SCALE == RT_SCALE_ROW
+  float scale_m[2], scale_n[2];
+  __device__ __forceinline__ float scale_of(int i) const { return scale_m[i % 2] * scale_n[i / 2]; }
+#endif
 #if RT_BIAS
-  RtIn bias[2];
-  __device__ __forceinline__ float bias_of(int i) const { return RtType<RT_DTYPE>::load(bias[i / 2]); }
+  RtBias bias[2];
+  __device__ __forceinline__ float bias_of(int i) const { return RtType<RT_BIAS_DTYPE>::load(bias[i / 2]); }
 #endif
 
   __device__ __forceinline__ void load(const RtEpilogueArgs& args, const Extents& e, int batch, int x, int y) {
@@ -65,6 +69,12 @@ struct Addends {
       const int xi = x + i / 2 * 8, yi = y + i % 2;
       load_one(c[i], args.c + (static_cast<size_t>(batch) * e.m + yi) * e.n + xi, xi < e.n && yi < e.m);
     }
+#endif
+#if RT_SCALE == RT_SCALE_ROW
+#pragma unroll
+    for (int i = 0; i < 2; ++i) load_one(scale_m[i], args.scale_a + y + i, y + i < e.m);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) load_one(scale_n[i], args.scale_b + x + i * 8, x + i * 8 < e.n);
 #endif
 #if RT_BIAS
 #pragma unroll
@@ -78,8 +88,13 @@ struct Addends {
   Two<RT_OUT> c[2];
   __device__ __forceinline__ float addend(int i) const { return c[i / 2].at(i % 2); }
 #endif
+#if RT_SCALE == RT_SCALE_ROW
+  float scale_m[2];
+  Two<RT_FP32> scale_n;
+  __device__ __forceinline__ float scale_of(int i) const { return scale_m[i / 2] * scale_n.at(i % 2); }
+#endif
 #if RT_BIAS
-  Two<RT_DTYPE> bias;
+  Two<RT_BIAS_DTYPE> bias;
   __device__ __forceinline__ float bias_of(int i) const { return bias.at(i % 2); }
 #endif
 
@@ -92,6 +107,11 @@ struct Addends {
       load_two(c[i], args.c + (static_cast<size_t>(batch) * e.m + xi) * e.n + y, xi < e.m && y < e.n);
     }
 #endif
+#if RT_SCALE == RT_SCALE_ROW
+#pragma unroll
+    for (int i = 0; i < 2; ++i) load_one(scale_m[i], args.scale_a + x + i * 8, x + i * 8 < e.m);
+    load_two(scale_n, args.scale_b + y, y < e.n);
+#endif
 #if RT_BIAS
     load_two(bias, args.bias + y, y < e.n);
 #endif
@@ -103,6 +123,9 @@ __device__ __forceinline__ void finish_block(float* v, const RtEpilogueArgs& arg
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     v[i] *= args.alpha;
+#if RT_SCALE == RT_SCALE_ROW
+    v[i] *= addends.scale_of(i);
+#endif
 #if RT_BETA
     v[i] += args.beta * addends.addend(i);
 #endif
@@ -183,7 +206,7 @@ __device__ __forceinline__ void store_tile(Sums& sums, const RtEpilogueArgs& arg
     if (++at == RT_STORE_BUFFERS) at = 0;
     const int x_lane = x + i * 64 + warp * 16 + (lane >> 2), y_lane = y + y0 + (lane & 3) * 2;
     // Blocks whose addends are loaded together: more take registers, fewer take time.
-    constexpr int kAhead = kSwap || kBlocksX * kSums > 128 ? 2 : 4;
+    constexpr int kAhead = kSwap || kBlocksX * kSums > (RT_BETA || RT_SCALE == RT_SCALE_ROW ? 64 : 128) ? 2 : 4;
     Addends addends[kAhead];
 #pragma unroll
     for (int j = 0; j < kStoreY / 8; j += 2) {
@@ -197,7 +220,7 @@ __device__ __forceinline__ void store_tile(Sums& sums, const RtEpilogueArgs& arg
       for (int h = 0; h < (four ? 2 : 1); ++h) {
         float v[4];
 #pragma unroll
-        for (int s = 0; s < 4; ++s) v[s] = sums[i][(y0 / 8 + j + h) * 4 + s];
+        for (int s = 0; s < 4; ++s) v[s] = static_cast<float>(sums[i][(y0 / 8 + j + h) * 4 + s]);
         finish_block(v, args, addends[(j + h) % kAhead]);
         packed[h * 2] = rt_pack2<RT_OUT>(v[0], v[1]);
         packed[h * 2 + 1] = rt_pack2<RT_OUT>(v[2], v[3]);
@@ -229,10 +252,11 @@ __device__ __forceinline__ void spread_sums(const Sums& sums, float* tile, int x
     for (int j = 0; j < kSums; j += 2) {
       const int xi = x + i * 64 + warp * 16 + (lane >> 2) + (j & 2) * 4, yi = y + j / 4 * 8 + (lane & 3) * 2;
       if constexpr (kSwap) {
-        tile[yi * kSumPitch + xi] = sums[i][j];
-        tile[(yi + 1) * kSumPitch + xi] = sums[i][j + 1];
+        tile[yi * kSumPitch + xi] = static_cast<float>(sums[i][j]);
+        tile[(yi + 1) * kSumPitch + xi] = static_cast<float>(sums[i][j + 1]);
       } else {
-        *reinterpret_cast<float2*>(tile + xi * kSumPitch + yi) = make_float2(sums[i][j], sums[i][j + 1]);
+        *reinterpret_cast<float2*>(tile + xi * kSumPitch + yi) =
+            make_float2(static_cast<float>(sums[i][j]), static_cast<float>(sums[i][j + 1]));
       }
     }
 }
@@ -259,7 +283,8 @@ __device__ __forceinline__ void reduce_tile(rt_u32 tile, const RtEpilogueArgs& a
                    : "memory");
       v[0] += f.x, v[1] += f.y, v[2] += f.z, v[3] += f.w;
     }
-    rt_finish<4>(v, args, (static_cast<size_t>(work.batch) * e.m + m0 + row) * e.n + n0 + column, n0 + column);
+    rt_finish<4>(v, args, (static_cast<size_t>(work.batch) * e.m + m0 + row) * e.n + n0 + column, n0 + column,
+                 m0 + row);
   }
 }
 #endif

@@ -1,8 +1,10 @@
 // Geometry of the Hopper GEMM: which part of d a block, a warpgroup and a thread compute, and which work a cluster
 // gets. Reads the defines that kernel.cuh of gemm_wgmma lists.
 #pragma once
+#include "common/gemm_epilogue.cuh"
 #include "common/gemm_grid.cuh"
 #include "common/types.cuh"
+#include "common/wgmma.cuh"
 
 // Where RT_PARTIAL holds, the result goes to `partial`, [share][batch][m][n], and the second kernel has the epilogue.
 #define RT_PARTIAL (RT_SPLIT_K > 1 && !RT_CLUSTER)
@@ -18,7 +20,9 @@ constexpr int kGroups = RT_PINGPONG ? 2 : RT_GROUPS_X * RT_GROUPS_Y;  // consume
 constexpr int kGroupX = kBlockX / RT_GROUPS_X, kGroupY = kBlockY / RT_GROUPS_Y;
 constexpr int kBlocksX = kGroupX / 64;  // wgmma blocks of a warpgroup
 constexpr int kSums = kGroupY / 2;      // a thread and wgmma block
-constexpr int kSteps = RT_BK / 16;
+constexpr int kElementBytes = sizeof(RtType<RT_DTYPE>::Store);
+constexpr int kSlab = 128 / kElementBytes;          // elements a row of a slab
+constexpr int kSteps = RT_BK * kElementBytes / 32;  // wgmma takes 32 bytes of k
 constexpr int kConsumers = kGroups * 128;
 // Sums beyond what an even share of the registers holds: a whole warpgroup produces and lends its registers.
 constexpr int kThreads = kConsumers + (RT_REALLOCATE ? 128 : 32);
@@ -29,7 +33,8 @@ constexpr bool kAAlongK = RT_LAYOUT < 2;         // a is [m, k]: k is contiguous
 constexpr bool kBAlongK = (RT_LAYOUT & 1) == 1;  // b is [n, k]
 constexpr bool kXAlongK = kSwap ? kBAlongK : kAAlongK, kYAlongK = kSwap ? kAAlongK : kBAlongK;
 
-static_assert(kGroupX % 64 == 0 && kGroupY % 8 == 0 && kGroupY <= 256 && RT_BK % 64 == 0, "tile");
+static_assert(kGroupX % 64 == 0 && kGroupY % 8 == 0 && kGroupY <= 256 && RT_BK % kSlab == 0, "tile");
+static_assert(kElementBytes == 2 || (RT_LAYOUT == 1), "8-bit operands lie along k");
 static_assert(kYAlongK || RT_GROUPS_Y == 1 || kGroupY % 64 == 0, "slabs of y belong to one warpgroup");
 static_assert(!RT_PINGPONG || (RT_GROUPS_X * RT_GROUPS_Y == 1 && !RT_CLUSTER), "taking turns");
 static_assert(!RT_CLUSTER || kSharers == 1, "a cluster shares operands or k");
@@ -47,7 +52,7 @@ constexpr int kStoresY = kGroupY / kStoreY;  // boxes of a warpgroup
 constexpr int kSumPitch = RT_BN + (kSwap ? 4 : 8);
 
 // What a thread sums up.
-typedef float Sums[kBlocksX][kSums];
+typedef RtSum Sums[kBlocksX][kSums];
 
 // Named barriers, one a warpgroup: its own threads; its turn.
 constexpr int kGroupBarrier = 1, kTurnBarrier = kGroupBarrier + kGroups;

@@ -1,13 +1,15 @@
-// RMS norm and LayerNorm along rows. With h = x, or h = x + residual rounded to the dtype and written out as
+// RMS norm and LayerNorm along rows. With h = pre(x), or h = pre(x + residual) rounded to the dtype and written out as
 // residual_out:
 //   RMS norm    y = h · rsqrt(mean(h²) + eps) · weight
 //   LayerNorm   y = (h − mean(h)) · rsqrt(var(h) + eps) · weight (+ bias)
 // then an activation, then, if asked for, 8 bits with a scale for each row: scale = max |y| / (448 or 127), y / scale.
 //
 // Defines: RT_DTYPE; RT_QUANT (0 none, 1 FP8 E4M3, 2 INT8); RT_CENTER (0 RMS norm, 1 LayerNorm); RT_RESIDUAL and
-// RT_BIAS (0 or 1); RT_ACT (0 none, 1 relu); RT_VARIANT (0 the row in registers in its storage type; 1 several passes
-// over global memory, any length); RT_BLOCK threads a block; RT_ROWS rows a block (variant 0); RT_VEC elements a
-// vector, a divisor of cols; RT_ITEMS vectors a thread holds (0) or loads at once (1).
+// RT_BIAS (0 or 1); RT_PRE and RT_ACT (0 none, 1 relu); RT_VARIANT (0 the row, weight and bias in registers in their
+// storage type; 1 several passes over global memory, any length; 2 the row alone in registers, with 8-bit output as
+// floats from the scale's maximum on; weight and bias from a cache when they are needed); RT_BLOCK threads a block;
+// RT_ROWS rows a block (variants 0 and 2); RT_CLUSTER blocks that share a row (variant 2, sm_90 and newer); RT_VEC
+// elements a vector, a divisor of cols; RT_ITEMS vectors a thread holds (0, 2) or loads at once (1).
 #pragma once
 
 #include "common/quantized.cuh"
@@ -24,8 +26,8 @@ typedef rt_u8 RtNormOut;
 typedef RtNormVector RtNormResult;
 typedef RtNormStore RtNormOut;
 #endif
-constexpr int kRtNormThreads = RT_BLOCK / RT_ROWS;  // of one row
-typedef RtRow<kRtNormThreads, RT_ROWS, 1> RtNormRow;
+constexpr int kRtNormThreads = RT_BLOCK / RT_ROWS;  // of one row in this block
+typedef RtRow<kRtNormThreads, RT_ROWS, RT_CLUSTER> RtNormRow;
 
 // Each reduction has its own words, so that one barrier each is enough.
 struct RtNormShared {
@@ -55,11 +57,16 @@ struct RtNormMoments {
 };
 
 __device__ __forceinline__ rt_i64 rt_norm_row_number() {
-  return static_cast<rt_i64>(blockIdx.x) * RT_ROWS + threadIdx.x / kRtNormThreads;
+  return static_cast<rt_i64>(blockIdx.x / RT_CLUSTER) * RT_ROWS + threadIdx.x / kRtNormThreads;
 }
 
+__device__ __forceinline__ int rt_norm_rank() {
+  return RT_CLUSTER > 1 ? static_cast<int>(blockIdx.x % RT_CLUSTER) : 0;
+}
+
+// First element of the thread's vector number k; consecutive blocks of a cluster have consecutive chunks.
 __device__ __forceinline__ int rt_norm_column(int k) {
-  return (k * kRtNormThreads + static_cast<int>(threadIdx.x % kRtNormThreads)) * RT_VEC;
+  return ((k * RT_CLUSTER + rt_norm_rank()) * kRtNormThreads + static_cast<int>(threadIdx.x % kRtNormThreads)) * RT_VEC;
 }
 
 __device__ __forceinline__ float rt_norm_rsqrt(float x) {
@@ -121,11 +128,29 @@ __device__ __forceinline__ float rt_norm_largest(const float (&y)[RT_VEC], float
 // Writes the row's scale and returns its inverse. A row of zeros has scale 0 and stays zeros.
 __device__ __forceinline__ float rt_norm_scale(const RtNormPointers& p, int cols, float largest, RtNormShared* shared) {
   constexpr float kMax = RT_QUANT == 1 ? rt_quantized_max<RT_FP8_E4M3>() : rt_quantized_max<RT_INT8>();
+  RtNormRow::finish();
   largest = RtNormRow::max(largest, &shared->largest);
-  if (threadIdx.x % kRtNormThreads == 0 && cols > 0) p.scale[rt_norm_row_number()] = largest / kMax;
+  if (threadIdx.x % kRtNormThreads == 0 && rt_norm_rank() == 0 && cols > 0) p.scale[rt_norm_row_number()] = largest / kMax;
   return largest > 0.0f ? kMax / largest : 0.0f;
 }
 #endif
+
+__device__ __forceinline__ float rt_norm_before(float h) {
+#if RT_PRE == 1
+  asm("max.NaN.f32 %0, %0, 0f00000000;" : "+f"(h));
+#endif
+  return h;
+}
+
+// h of elements that were read without a residual.
+__device__ __forceinline__ void rt_norm_prepare(RtNormVector* v) {
+#if RT_PRE
+  float h[RT_VEC];
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) h[i] = rt_norm_before(v->get(i));
+  v->set(h);
+#endif
+}
 
 // Loads RT_ITEMS vectors of h from number `base` on (zeros past the end) and writes residual_out.
 __device__ __forceinline__ void rt_norm_load(const RtNormPointers& p, int cols, int base, RtNormVector (&h)[RT_ITEMS]) {
@@ -145,10 +170,13 @@ __device__ __forceinline__ void rt_norm_load(const RtNormPointers& p, int cols, 
   for (int k = 0; k < RT_ITEMS; ++k) {
     float sum[RT_VEC];
 #pragma unroll
-    for (int i = 0; i < RT_VEC; ++i) sum[i] = h[k].get(i) + r[k].get(i);
+    for (int i = 0; i < RT_VEC; ++i) sum[i] = rt_norm_before(h[k].get(i) + r[k].get(i));
     h[k].set(sum);
     if (rt_norm_column(base + k) < cols) h[k].store_stream(p.residual_out + rt_norm_column(base + k));
   }
+#elif RT_PRE
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) rt_norm_prepare(&h[k]);
 #endif
 }
 
@@ -162,7 +190,7 @@ __device__ __forceinline__ void rt_norm_load_parameters(const RtNormPointers& p,
 #endif
 }
 
-#if RT_VARIANT == 0
+#if RT_VARIANT != 1
 // The variance is of the differences from the mean, so that it does not cancel.
 __device__ __forceinline__ RtNormMoments rt_norm_moments(const RtNormVector (&h)[RT_ITEMS], int cols, int length,
                                                          float eps, RtNormShared* shared) {
@@ -178,10 +206,49 @@ __device__ __forceinline__ RtNormMoments rt_norm_moments(const RtNormVector (&h)
   for (int k = 0; k < RT_ITEMS; ++k) {
     if (!RT_CENTER || rt_norm_column(k) < cols) squares = rt_norm_square_sum(h[k], mean, squares);
   }
+#if RT_CENTER
+  RtNormRow::finish();
+#endif
   squares = RtNormRow::sum(squares, &shared->squares);
   return {mean, rt_norm_rsqrt(squares / static_cast<float>(length) + eps)};
 }
 
+#endif
+
+#if RT_VARIANT == 2
+__device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, int length, float eps,
+                                            RtNormShared* shared) {
+  RtNormVector h[RT_ITEMS];
+  rt_norm_load(p, cols, 0, h);
+  const RtNormMoments m = rt_norm_moments(h, cols, length, eps, shared);
+#if RT_QUANT
+  float y[RT_ITEMS][RT_VEC];
+  float largest = 0.0f;
+#endif
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    if (rt_norm_column(k) >= cols) continue;
+    RtNormVector weight;
+    RtNormVector bias;
+    rt_norm_load_parameters(p, rt_norm_column(k), &weight, &bias);
+#if RT_QUANT
+    rt_norm_apply(h[k], weight, bias, m, y[k]);
+    largest = rt_norm_largest(y[k], largest);
+#else
+    float y[RT_VEC];
+    rt_norm_apply(h[k], weight, bias, m, y);
+    rt_norm_store(y, 1.0f, p.y + rt_norm_column(k));
+#endif
+  }
+#if RT_QUANT
+  const float inverse = rt_norm_scale(p, cols, largest, shared);
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    if (rt_norm_column(k) < cols) rt_norm_store(y[k], inverse, p.y + rt_norm_column(k));
+  }
+#endif
+}
+#elif RT_VARIANT == 0
 // `cols` is 0 for a row past the end, which takes part in the barriers; `length` is the number of columns.
 __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, int length, float eps,
                                             RtNormShared* shared) {
@@ -270,6 +337,9 @@ __device__ __forceinline__ void rt_norm_reload(const RtNormPointers& p, int cols
   for (int k = 0; k < RT_ITEMS; ++k) {
     h[k].fill(0);
     if (rt_norm_column(base + k) < cols) h[k].load_cached(from + rt_norm_column(base + k));
+#if !RT_RESIDUAL
+    rt_norm_prepare(&h[k]);
+#endif
   }
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {

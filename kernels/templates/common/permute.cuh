@@ -4,10 +4,10 @@
 
 #include "common/types.cuh"
 
-constexpr int kRtMaxAxes = 5;
+constexpr int kRtMaxAxes = 8;
 
 struct RtGroups {
-  int count;               // of groups
+  int count;                // of groups
   int of_axis[kRtMaxAxes];  // group of a source axis; groups are numbered in source order
   int source[kRtMaxAxes];   // source group of an output group
 };
@@ -42,8 +42,7 @@ struct RtLayout {
   rt_i64 to[kRtMaxAxes];    // stride in the output
 };
 
-__device__ __forceinline__ RtLayout rt_layout(rt_i64 d0, rt_i64 d1, rt_i64 d2, rt_i64 d3, rt_i64 d4) {
-  const rt_i64 extent[kRtMaxAxes] = {d0, d1, d2, d3, d4};
+__device__ __forceinline__ RtLayout rt_layout(const rt_i64 (&extent)[kRtMaxAxes]) {
   RtLayout layout;
 #pragma unroll
   for (int g = 0; g < kRtMaxAxes; ++g) layout.extent[g] = 1;

@@ -30,15 +30,15 @@ class RtRow {
 
   // Combines the partial states of all threads of the row. Once a kernel: `shared` is not free afterwards.
   static __device__ __forceinline__ RtMaxSum max_sum(RtMaxSum v, Shared* shared) {
-    v = lanes_max_sum<kLanes>(v);
+    v = lanes_max_sum<kLanes, kLanes == 32>(v);
     if constexpr (kWarps > 1) {
       const int row = threadIdx.x / THREADS;
       const int lane = threadIdx.x % 32;
       if (lane == 0) shared->warp[row][threadIdx.x % THREADS / 32] = v;
       __syncthreads();
-      v = lanes_max_sum<kWarps>(shared->warp[row][lane % kWarps]);
+      v = lanes_max_sum<kWarps, true>(shared->warp[row][lane % kWarps]);
     }
-    if constexpr (CTAS > 1) v = lanes_max_sum<CTAS>(exchange(v, shared));
+    if constexpr (CTAS > 1) v = lanes_max_sum<CTAS, true>(exchange(v, shared));
     return v;
   }
 
@@ -87,11 +87,21 @@ class RtRow {
     for (int offset = N / 2; offset > 0; offset /= 2) v = fmaxf(v, __shfl_xor_sync(0xFFFFFFFFu, v, offset));
     return v;
   }
+  // Over the whole warp in one instruction, on integers that are ordered as the floats are. −0 is below +0, and a NaN
+  // is beyond an infinity of its sign: a row with one is NaN by its sum.
+  static __device__ __forceinline__ float warp_max(float v) {
+    const int bits = __float_as_int(v);
+    const int ordered = bits ^ (bits >> 31 & 0x7FFFFFFF);
+    int max;
+    asm volatile("redux.sync.max.s32 %0, %1, 0xFFFFFFFF;" : "=r"(max) : "r"(ordered));
+    return __int_as_float(max ^ (max >> 31 & 0x7FFFFFFF));
+  }
   // The maximum first, then the rescaled sums: one exponential a thread, and a sum whose bits do not depend on the
   // lane.
-  template <int N>
+  // WHOLE: the warp holds one row, every N lanes the same.
+  template <int N, bool WHOLE>
   static __device__ __forceinline__ RtMaxSum lanes_max_sum(RtMaxSum v) {
-    const float max = lanes_max<N>(v.max);
+    const float max = WHOLE ? warp_max(v.max) : lanes_max<N>(v.max);
     return {max, lanes_sum<N>(v.sum * rt_exp2(fmaf(v.max, kRtLog2E, rt_exp_bias(max))))};
   }
 

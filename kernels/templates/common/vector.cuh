@@ -4,11 +4,13 @@
 
 #include "common/types.cuh"
 
-// BYTES (2, 4, 8, 16 or 32) between global memory and 32-bit words. Stream = used once: not kept in L1 (loads), first
+// BYTES (1, 2, 4, 8, 16 or 32) between global memory and 32-bit words. Stream = used once: not kept in L1 (loads), first
 // to leave L2 (stores). volatile keeps loads before the stores that follow them, so in-place use is right.
 template <int BYTES>
 __device__ __forceinline__ void rt_load_stream(const void* p, rt_u32* w) {
-  if constexpr (BYTES == 2) {
+  if constexpr (BYTES == 1) {
+    asm volatile("ld.global.L1::no_allocate.u8 %0, [%1];" : "=r"(w[0]) : "l"(p));
+  } else if constexpr (BYTES == 2) {
     rt_u16 h;
     asm volatile("ld.global.L1::no_allocate.u16 %0, [%1];" : "=h"(h) : "l"(p));
     w[0] = h;
@@ -47,7 +49,9 @@ __device__ __forceinline__ void rt_load_cached(const void* p, rt_u32* w) {
 
 template <int BYTES>
 __device__ __forceinline__ void rt_store_stream(void* p, const rt_u32* w) {
-  if constexpr (BYTES == 2) {
+  if constexpr (BYTES == 1) {
+    asm volatile("st.global.cs.u8 [%0], %1;" ::"l"(p), "r"(w[0]) : "memory");
+  } else if constexpr (BYTES == 2) {
     asm volatile("st.global.cs.u16 [%0], %1;" ::"l"(p), "h"(static_cast<rt_u16>(w[0])) : "memory");
   } else if constexpr (BYTES == 4) {
     asm volatile("st.global.cs.u32 [%0], %1;" ::"l"(p), "r"(w[0]) : "memory");
@@ -108,6 +112,40 @@ struct RtVector {
   __device__ __forceinline__ void fill(rt_u32 bits) {
 #pragma unroll
     for (int i = 0; i < kWords; ++i) word[i] = D == RT_FP32 || V == 1 ? bits : bits * 0x10001u;
+  }
+
+  // Storage bits of element i.
+  __device__ __forceinline__ Store bits(int i) const {
+    if constexpr (D == RT_FP32) {
+      return __uint_as_float(word[i]);
+    } else {
+      return static_cast<Store>(i % 2 == 0 ? word[i / 2] : word[i / 2] >> 16);
+    }
+  }
+
+  // Element i = these storage bits; elements are set in ascending order.
+  __device__ __forceinline__ void set_bits(int i, Store bits) {
+    if constexpr (D == RT_FP32) {
+      word[i] = __float_as_uint(bits);
+    } else {
+      constexpr int kPerWord = 4 / static_cast<int>(sizeof(Store));
+      const rt_u32 part = sizeof(Store) == 1 ? static_cast<rt_u8>(bits) : static_cast<rt_u16>(bits);
+      const int shift = i % kPerWord * (32 / kPerWord);
+      word[i / kPerWord] = i % kPerWord == 0 ? part : word[i / kPerWord] | part << shift;
+    }
+  }
+
+  // Elements before `end` = the storage bits given.
+  __device__ __forceinline__ void fill_before(int end, rt_u32 bits) {
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      if (i >= end) continue;
+      if constexpr (D == RT_FP32 || V == 1) {
+        word[i] = bits;
+      } else {
+        word[i / 2] = i % 2 == 0 ? (word[i / 2] & 0xFFFF0000u) | bits : (word[i / 2] & 0xFFFFu) | bits << 16;
+      }
+    }
   }
 
   // Elements `first` (may be negative) and up = the storage bits given.

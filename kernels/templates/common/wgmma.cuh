@@ -1,20 +1,41 @@
-// Warpgroup matrix multiply (sm_90a): D[64, N] += A[64, 16]·B[16, N], fp16 or bf16 operands in shared memory, fp32
-// sums in registers. Reads RT_DTYPE.
+// Warpgroup matrix multiply (sm_90a): D[64, N] += A[64, 32 bytes]·B[32 bytes, N], operands in shared memory, sums in
+// registers: fp32 of fp16, bf16 and 8-bit floats (of which both operands have the same type and rows along k), int32
+// of int8. Reads RT_DTYPE.
 //
 // Thread t of the warpgroup holds, for every eight columns j, sums j·4 … j·4 + 3: row 16·(t / 32) + (t % 32) / 4,
 // columns 8·j + 2·(t % 4) and the next; then the same eight rows below.
 #pragma once
 #include "common/types.cuh"
 
+// Types with the depth of a step, and what follows the operands: signs, then which ones lie across k.
 #if RT_DTYPE == RT_BF16
-#define RT_WGMMA_TYPES ".f32.bf16.bf16"
+#define RT_WGMMA_TYPES "k16.f32.bf16.bf16"
+#elif RT_DTYPE == RT_FP16
+#define RT_WGMMA_TYPES "k16.f32.f16.f16"
+#elif RT_DTYPE == RT_FP8_E4M3
+#define RT_WGMMA_TYPES "k32.f32.e4m3.e4m3"
+#elif RT_DTYPE == RT_FP8_E5M2
+#define RT_WGMMA_TYPES "k32.f32.e5m2.e5m2"
+#elif RT_DTYPE == RT_INT8
+#define RT_WGMMA_TYPES "k32.s32.s8.s8"
+#endif
+#if RT_DTYPE == RT_INT8
+typedef int RtSum;
+#define RT_WGMMA_SUM(d) "+r"(d)
+#define RT_WGMMA_FLAGS(TA, TB)
 #else
-#define RT_WGMMA_TYPES ".f32.f16.f16"
+typedef float RtSum;
+#define RT_WGMMA_SUM(d) "+f"(d)
+#if RT_DTYPE == RT_BF16 || RT_DTYPE == RT_FP16
+#define RT_WGMMA_FLAGS(TA, TB) ", 1, 1, %" #TA ", %" #TB
+#else
+#define RT_WGMMA_FLAGS(TA, TB) ", 1, 1"
+#endif
 #endif
 
 // Upper half of the descriptor of an operand with 128-byte swizzle: eight rows of 128 bytes are 1024 apart.
 constexpr rt_u32 kRtOperandHigh = (1u << 30) | (1024 >> 4);
-// Lower half: address (16-byte units), and bytes between slabs of 64 elements where the operand is not along k. In a
+// Lower half: address (16-byte units), and bytes between slabs of 128 bytes where the operand is not along k. In a
 // cluster, address bits 24 and up name the block and would fall among the slab bits.
 __device__ __forceinline__ rt_u32 rt_operand_low(rt_u32 address, rt_u32 slab_bytes) {
   return (address & 0x3ffff) >> 4 | (slab_bytes >> 4) << 16;
@@ -30,7 +51,7 @@ __device__ __forceinline__ void rt_wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 // Keeps the compiler from reading or moving a sum before the wait above.
-__device__ __forceinline__ void rt_wgmma_pin(float& sum) { asm volatile("" : "+f"(sum)::"memory"); }
+__device__ __forceinline__ void rt_wgmma_pin(RtSum& sum) { asm volatile("" : RT_WGMMA_SUM(sum)::"memory"); }
 
 // Registers of each thread of a warpgroup, a multiple of 8; all of its threads call it.
 template <int N>
@@ -47,66 +68,81 @@ template <int N, int TRANS_A, int TRANS_B>
 struct RtWgmma;
 
 #define RT_WGMMA_R4 "%0, %1, %2, %3"
-#define RT_WGMMA_D4 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+#define RT_WGMMA_D4 RT_WGMMA_SUM(d[0]), RT_WGMMA_SUM(d[1]), RT_WGMMA_SUM(d[2]), RT_WGMMA_SUM(d[3])
 #define RT_WGMMA_R8 RT_WGMMA_R4 ", %4, %5, %6, %7"
-#define RT_WGMMA_D8 RT_WGMMA_D4, "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+#define RT_WGMMA_D8 RT_WGMMA_D4, RT_WGMMA_SUM(d[4]), RT_WGMMA_SUM(d[5]), RT_WGMMA_SUM(d[6]), RT_WGMMA_SUM(d[7])
 #define RT_WGMMA_R12 RT_WGMMA_R8 ", %8, %9, %10, %11"
-#define RT_WGMMA_D12 RT_WGMMA_D8, "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11])
+#define RT_WGMMA_D12 RT_WGMMA_D8, RT_WGMMA_SUM(d[8]), RT_WGMMA_SUM(d[9]), RT_WGMMA_SUM(d[10]), RT_WGMMA_SUM(d[11])
 #define RT_WGMMA_R16 RT_WGMMA_R12 ", %12, %13, %14, %15"
-#define RT_WGMMA_D16 RT_WGMMA_D12, "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+#define RT_WGMMA_D16 RT_WGMMA_D12, RT_WGMMA_SUM(d[12]), RT_WGMMA_SUM(d[13]), RT_WGMMA_SUM(d[14]), RT_WGMMA_SUM(d[15])
 #define RT_WGMMA_R20 RT_WGMMA_R16 ", %16, %17, %18, %19"
-#define RT_WGMMA_D20 RT_WGMMA_D16, "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19])
+#define RT_WGMMA_D20 RT_WGMMA_D16, RT_WGMMA_SUM(d[16]), RT_WGMMA_SUM(d[17]), RT_WGMMA_SUM(d[18]), RT_WGMMA_SUM(d[19])
 #define RT_WGMMA_R24 RT_WGMMA_R20 ", %20, %21, %22, %23"
-#define RT_WGMMA_D24 RT_WGMMA_D20, "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
-#define RT_WGMMA_R32 RT_WGMMA_R24 ", %24, %25, %26, %27, %28, %29, %30, %31"
-#define RT_WGMMA_D32 \
-  RT_WGMMA_D24, "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-#define RT_WGMMA_R40 RT_WGMMA_R32 ", %32, %33, %34, %35, %36, %37, %38, %39"
-#define RT_WGMMA_D40 \
-  RT_WGMMA_D32, "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39])
-#define RT_WGMMA_R48 RT_WGMMA_R40 ", %40, %41, %42, %43, %44, %45, %46, %47"
-#define RT_WGMMA_D48 \
-  RT_WGMMA_D40, "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47])
-#define RT_WGMMA_R56 RT_WGMMA_R48 ", %48, %49, %50, %51, %52, %53, %54, %55"
-#define RT_WGMMA_D56 \
-  RT_WGMMA_D48, "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55])
-#define RT_WGMMA_R64 RT_WGMMA_R56 ", %56, %57, %58, %59, %60, %61, %62, %63"
-#define RT_WGMMA_D64 \
-  RT_WGMMA_D56, "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-#define RT_WGMMA_R80 RT_WGMMA_R64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-#define RT_WGMMA_D80                                                                                          \
-  RT_WGMMA_D64, "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]),    \
-      "+f"(d[71]), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), \
-      "+f"(d[79])
-#define RT_WGMMA_R96 RT_WGMMA_R80 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define RT_WGMMA_D96                                                                                          \
-  RT_WGMMA_D80, "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]),    \
-      "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), \
-      "+f"(d[95])
-#define RT_WGMMA_R112 \
-  RT_WGMMA_R96 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
-#define RT_WGMMA_D112                                                                                                 \
-  RT_WGMMA_D96, "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]),         \
-      "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), \
-      "+f"(d[111])
-#define RT_WGMMA_R128 \
-  RT_WGMMA_R112 ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-#define RT_WGMMA_D128                                                                                                 \
-  RT_WGMMA_D112, "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]),    \
-      "+f"(d[119]), "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), \
-      "+f"(d[127])
+#define RT_WGMMA_D24 RT_WGMMA_D20, RT_WGMMA_SUM(d[20]), RT_WGMMA_SUM(d[21]), RT_WGMMA_SUM(d[22]), RT_WGMMA_SUM(d[23])
+#define RT_WGMMA_R28 RT_WGMMA_R24 ", %24, %25, %26, %27"
+#define RT_WGMMA_D28 RT_WGMMA_D24, RT_WGMMA_SUM(d[24]), RT_WGMMA_SUM(d[25]), RT_WGMMA_SUM(d[26]), RT_WGMMA_SUM(d[27])
+#define RT_WGMMA_R32 RT_WGMMA_R28 ", %28, %29, %30, %31"
+#define RT_WGMMA_D32 RT_WGMMA_D28, RT_WGMMA_SUM(d[28]), RT_WGMMA_SUM(d[29]), RT_WGMMA_SUM(d[30]), RT_WGMMA_SUM(d[31])
+#define RT_WGMMA_R36 RT_WGMMA_R32 ", %32, %33, %34, %35"
+#define RT_WGMMA_D36 RT_WGMMA_D32, RT_WGMMA_SUM(d[32]), RT_WGMMA_SUM(d[33]), RT_WGMMA_SUM(d[34]), RT_WGMMA_SUM(d[35])
+#define RT_WGMMA_R40 RT_WGMMA_R36 ", %36, %37, %38, %39"
+#define RT_WGMMA_D40 RT_WGMMA_D36, RT_WGMMA_SUM(d[36]), RT_WGMMA_SUM(d[37]), RT_WGMMA_SUM(d[38]), RT_WGMMA_SUM(d[39])
+#define RT_WGMMA_R44 RT_WGMMA_R40 ", %40, %41, %42, %43"
+#define RT_WGMMA_D44 RT_WGMMA_D40, RT_WGMMA_SUM(d[40]), RT_WGMMA_SUM(d[41]), RT_WGMMA_SUM(d[42]), RT_WGMMA_SUM(d[43])
+#define RT_WGMMA_R48 RT_WGMMA_R44 ", %44, %45, %46, %47"
+#define RT_WGMMA_D48 RT_WGMMA_D44, RT_WGMMA_SUM(d[44]), RT_WGMMA_SUM(d[45]), RT_WGMMA_SUM(d[46]), RT_WGMMA_SUM(d[47])
+#define RT_WGMMA_R52 RT_WGMMA_R48 ", %48, %49, %50, %51"
+#define RT_WGMMA_D52 RT_WGMMA_D48, RT_WGMMA_SUM(d[48]), RT_WGMMA_SUM(d[49]), RT_WGMMA_SUM(d[50]), RT_WGMMA_SUM(d[51])
+#define RT_WGMMA_R56 RT_WGMMA_R52 ", %52, %53, %54, %55"
+#define RT_WGMMA_D56 RT_WGMMA_D52, RT_WGMMA_SUM(d[52]), RT_WGMMA_SUM(d[53]), RT_WGMMA_SUM(d[54]), RT_WGMMA_SUM(d[55])
+#define RT_WGMMA_R60 RT_WGMMA_R56 ", %56, %57, %58, %59"
+#define RT_WGMMA_D60 RT_WGMMA_D56, RT_WGMMA_SUM(d[56]), RT_WGMMA_SUM(d[57]), RT_WGMMA_SUM(d[58]), RT_WGMMA_SUM(d[59])
+#define RT_WGMMA_R64 RT_WGMMA_R60 ", %60, %61, %62, %63"
+#define RT_WGMMA_D64 RT_WGMMA_D60, RT_WGMMA_SUM(d[60]), RT_WGMMA_SUM(d[61]), RT_WGMMA_SUM(d[62]), RT_WGMMA_SUM(d[63])
+#define RT_WGMMA_R72 RT_WGMMA_R64 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define RT_WGMMA_D72                                                                                \
+  RT_WGMMA_D64, RT_WGMMA_SUM(d[64]), RT_WGMMA_SUM(d[65]), RT_WGMMA_SUM(d[66]), RT_WGMMA_SUM(d[67]), \
+      RT_WGMMA_SUM(d[68]), RT_WGMMA_SUM(d[69]), RT_WGMMA_SUM(d[70]), RT_WGMMA_SUM(d[71])
+#define RT_WGMMA_R80 RT_WGMMA_R72 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define RT_WGMMA_D80                                                                                \
+  RT_WGMMA_D72, RT_WGMMA_SUM(d[72]), RT_WGMMA_SUM(d[73]), RT_WGMMA_SUM(d[74]), RT_WGMMA_SUM(d[75]), \
+      RT_WGMMA_SUM(d[76]), RT_WGMMA_SUM(d[77]), RT_WGMMA_SUM(d[78]), RT_WGMMA_SUM(d[79])
+#define RT_WGMMA_R88 RT_WGMMA_R80 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define RT_WGMMA_D88                                                                                \
+  RT_WGMMA_D80, RT_WGMMA_SUM(d[80]), RT_WGMMA_SUM(d[81]), RT_WGMMA_SUM(d[82]), RT_WGMMA_SUM(d[83]), \
+      RT_WGMMA_SUM(d[84]), RT_WGMMA_SUM(d[85]), RT_WGMMA_SUM(d[86]), RT_WGMMA_SUM(d[87])
+#define RT_WGMMA_R96 RT_WGMMA_R88 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define RT_WGMMA_D96                                                                                \
+  RT_WGMMA_D88, RT_WGMMA_SUM(d[88]), RT_WGMMA_SUM(d[89]), RT_WGMMA_SUM(d[90]), RT_WGMMA_SUM(d[91]), \
+      RT_WGMMA_SUM(d[92]), RT_WGMMA_SUM(d[93]), RT_WGMMA_SUM(d[94]), RT_WGMMA_SUM(d[95])
+#define RT_WGMMA_R104 RT_WGMMA_R96 ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define RT_WGMMA_D104                                                                               \
+  RT_WGMMA_D96, RT_WGMMA_SUM(d[96]), RT_WGMMA_SUM(d[97]), RT_WGMMA_SUM(d[98]), RT_WGMMA_SUM(d[99]), \
+      RT_WGMMA_SUM(d[100]), RT_WGMMA_SUM(d[101]), RT_WGMMA_SUM(d[102]), RT_WGMMA_SUM(d[103])
+#define RT_WGMMA_R112 RT_WGMMA_R104 ", %104, %105, %106, %107, %108, %109, %110, %111"
+#define RT_WGMMA_D112                                                                                    \
+  RT_WGMMA_D104, RT_WGMMA_SUM(d[104]), RT_WGMMA_SUM(d[105]), RT_WGMMA_SUM(d[106]), RT_WGMMA_SUM(d[107]), \
+      RT_WGMMA_SUM(d[108]), RT_WGMMA_SUM(d[109]), RT_WGMMA_SUM(d[110]), RT_WGMMA_SUM(d[111])
+#define RT_WGMMA_R120 RT_WGMMA_R112 ", %112, %113, %114, %115, %116, %117, %118, %119"
+#define RT_WGMMA_D120                                                                                    \
+  RT_WGMMA_D112, RT_WGMMA_SUM(d[112]), RT_WGMMA_SUM(d[113]), RT_WGMMA_SUM(d[114]), RT_WGMMA_SUM(d[115]), \
+      RT_WGMMA_SUM(d[116]), RT_WGMMA_SUM(d[117]), RT_WGMMA_SUM(d[118]), RT_WGMMA_SUM(d[119])
+#define RT_WGMMA_R128 RT_WGMMA_R120 ", %120, %121, %122, %123, %124, %125, %126, %127"
+#define RT_WGMMA_D128                                                                                    \
+  RT_WGMMA_D120, RT_WGMMA_SUM(d[120]), RT_WGMMA_SUM(d[121]), RT_WGMMA_SUM(d[122]), RT_WGMMA_SUM(d[123]), \
+      RT_WGMMA_SUM(d[124]), RT_WGMMA_SUM(d[125]), RT_WGMMA_SUM(d[126]), RT_WGMMA_SUM(d[127])
 
-#define RT_WGMMA_CASE(N, REGISTERS, SUMS, A, B, ACCUMULATE, TA, TB)                                              \
-  template <int TRANS_A, int TRANS_B>                                                                            \
-  struct RtWgmma<N, TRANS_A, TRANS_B> {                                                                          \
-    static __device__ __forceinline__ void multiply(float* d, rt_u64 a, rt_u64 b, int accumulate) {              \
-      asm volatile("{.reg .pred p; setp.ne.b32 p, %" #ACCUMULATE                                                 \
-                   ", 0;\n"                                                                                      \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16" RT_WGMMA_TYPES " {" REGISTERS "}, %" #A ", %" #B \
-                   ", p, 1, 1, %" #TA ", %" #TB ";}"                                                             \
-                   : SUMS                                                                                        \
-                   : "l"(a), "l"(b), "r"(accumulate), "n"(TRANS_A), "n"(TRANS_B));                               \
-    }                                                                                                            \
+#define RT_WGMMA_CASE(N, REGISTERS, SUMS, A, B, ACCUMULATE, TA, TB)                                        \
+  template <int TRANS_A, int TRANS_B>                                                                      \
+  struct RtWgmma<N, TRANS_A, TRANS_B> {                                                                    \
+    static __device__ __forceinline__ void multiply(RtSum* d, rt_u64 a, rt_u64 b, int accumulate) {        \
+      asm volatile("{.reg .pred p; setp.ne.b32 p, %" #ACCUMULATE                                           \
+                   ", 0;\n"                                                                                \
+                   "wgmma.mma_async.sync.aligned.m64n" #N RT_WGMMA_TYPES " {" REGISTERS "}, %" #A ", %" #B \
+                   ", p" RT_WGMMA_FLAGS(TA, TB) ";}"                                                       \
+                   : SUMS                                                                                  \
+                   : "l"(a), "l"(b), "r"(accumulate), "n"(TRANS_A), "n"(TRANS_B));                         \
+    }                                                                                                      \
   }
 RT_WGMMA_CASE(8, RT_WGMMA_R4, RT_WGMMA_D4, 4, 5, 6, 7, 8);
 RT_WGMMA_CASE(16, RT_WGMMA_R8, RT_WGMMA_D8, 8, 9, 10, 11, 12);
@@ -114,12 +150,21 @@ RT_WGMMA_CASE(24, RT_WGMMA_R12, RT_WGMMA_D12, 12, 13, 14, 15, 16);
 RT_WGMMA_CASE(32, RT_WGMMA_R16, RT_WGMMA_D16, 16, 17, 18, 19, 20);
 RT_WGMMA_CASE(40, RT_WGMMA_R20, RT_WGMMA_D20, 20, 21, 22, 23, 24);
 RT_WGMMA_CASE(48, RT_WGMMA_R24, RT_WGMMA_D24, 24, 25, 26, 27, 28);
+RT_WGMMA_CASE(56, RT_WGMMA_R28, RT_WGMMA_D28, 28, 29, 30, 31, 32);
 RT_WGMMA_CASE(64, RT_WGMMA_R32, RT_WGMMA_D32, 32, 33, 34, 35, 36);
+RT_WGMMA_CASE(72, RT_WGMMA_R36, RT_WGMMA_D36, 36, 37, 38, 39, 40);
 RT_WGMMA_CASE(80, RT_WGMMA_R40, RT_WGMMA_D40, 40, 41, 42, 43, 44);
+RT_WGMMA_CASE(88, RT_WGMMA_R44, RT_WGMMA_D44, 44, 45, 46, 47, 48);
 RT_WGMMA_CASE(96, RT_WGMMA_R48, RT_WGMMA_D48, 48, 49, 50, 51, 52);
+RT_WGMMA_CASE(104, RT_WGMMA_R52, RT_WGMMA_D52, 52, 53, 54, 55, 56);
 RT_WGMMA_CASE(112, RT_WGMMA_R56, RT_WGMMA_D56, 56, 57, 58, 59, 60);
+RT_WGMMA_CASE(120, RT_WGMMA_R60, RT_WGMMA_D60, 60, 61, 62, 63, 64);
 RT_WGMMA_CASE(128, RT_WGMMA_R64, RT_WGMMA_D64, 64, 65, 66, 67, 68);
+RT_WGMMA_CASE(144, RT_WGMMA_R72, RT_WGMMA_D72, 72, 73, 74, 75, 76);
 RT_WGMMA_CASE(160, RT_WGMMA_R80, RT_WGMMA_D80, 80, 81, 82, 83, 84);
+RT_WGMMA_CASE(176, RT_WGMMA_R88, RT_WGMMA_D88, 88, 89, 90, 91, 92);
 RT_WGMMA_CASE(192, RT_WGMMA_R96, RT_WGMMA_D96, 96, 97, 98, 99, 100);
+RT_WGMMA_CASE(208, RT_WGMMA_R104, RT_WGMMA_D104, 104, 105, 106, 107, 108);
 RT_WGMMA_CASE(224, RT_WGMMA_R112, RT_WGMMA_D112, 112, 113, 114, 115, 116);
+RT_WGMMA_CASE(240, RT_WGMMA_R120, RT_WGMMA_D120, 120, 121, 122, 123, 124);
 RT_WGMMA_CASE(256, RT_WGMMA_R128, RT_WGMMA_D128, 128, 129, 130, 131, 132);

@@ -1,8 +1,11 @@
-// The Hopper GEMM through the real compiler: registers, spills, parameters, and the architecture in the binary.
+// The Hopper GEMM through the real compiler: registers, spills, parameters, the architecture in the binary, and the
+// instructions that it is made of.
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "kernels/template_library.h"
 #include "tuner/worker/nvrtc.h"
@@ -23,6 +26,8 @@ Compiled CompileWgmma(const std::string& text, const Config& changes) {
   const KernelTemplate& wgmma = *library->Find("gemm_wgmma");
   const Op op = *library->ops().Parse(text);
   Config config = *wgmma.DefaultConfig(op, h200);
+  // 128 bytes of k a stage, whatever the default of the shape is.
+  config["block_k"] = op.names.at("eight_bits") != 0 ? 128 : 64;
   for (const auto& [name, value] : changes) config[name] = value;
   const auto input = wgmma.CompileInput(op, config, h200);
   const auto plan = wgmma.Plan(op, config, h200);
@@ -66,6 +71,115 @@ TEST(WgmmaCompileTest, FewRowsAddedWithinACluster) {
   ExpectGood(CompileWgmma("gemm m=64 n=576 k=7168 dtype=fp16 bias=1 act=silu",
                           {{"split_k", 8}, {"cluster_reduce", 1}, {"stages", 8}}),
              40, 160);
+}
+
+// Opcodes: bits 0 to 8 of an instruction of 16 bytes; bits 9 to 11 say where its operands are. Read off disassemblies
+// (nvdisasm 13) of this template's kernels, and found in no kernel that does not use the instruction.
+constexpr int kHgmma = 0x1f0, kIgmma = 0x1f1, kQgmma = 0x1f3;  // products of 16-bit floats, int8, 8-bit floats
+constexpr int kUtmaldg = 0x1b4, kUtmastg = 0x1b5;              // tensor copies to and from shared memory
+constexpr int kLdl = 0x183, kStl = 0x187;                      // local memory
+
+template <typename T>
+T At(const std::string& bytes, uint64_t offset) {
+  T value = {};
+  if (offset + sizeof(T) <= bytes.size()) std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return value;
+}
+
+// How often each opcode is in the sections of code: those with SHF_EXECINSTR (4) among the section headers, which the
+// 64-bit ELF header has the place (40), size (58) and number (60) of.
+std::map<int, int> Opcodes(const std::string& cubin) {
+  std::map<int, int> counts;
+  const auto headers = At<uint64_t>(cubin, 40);
+  for (int i = 0; i < At<uint16_t>(cubin, 60); ++i) {
+    const uint64_t header = headers + static_cast<uint64_t>(i) * At<uint16_t>(cubin, 58);
+    if ((At<uint64_t>(cubin, header + 8) & 4) == 0) continue;
+    const auto from = At<uint64_t>(cubin, header + 24), size = At<uint64_t>(cubin, header + 32);
+    for (uint64_t at = from; at < from + size; at += 16) ++counts[static_cast<int>(At<uint64_t>(cubin, at) & 0x1ff)];
+  }
+  return counts;
+}
+
+struct Variant {
+  std::string name, op;
+  Config changes;
+  int product;
+  bool stores_by_tma = true;
+};
+
+std::vector<Variant> Variants() {
+  const std::string large = "gemm m=4096 n=4096 k=4096 ", few = "gemm m=64 n=1024 k=8192 ";
+  const Config plain = {{"cluster_m", 1}};
+  const Config turns = {{"pingpong", 1}, {"block_n", 192}, {"groups_x", 1}};
+  const Config turned = {{"swap_ab", 1}, {"block_m", 64}, {"block_n", 64}, {"groups_x", 1}};
+  const Config shares = {{"split_k", 4}, {"cluster_reduce", 0}, {"stages", 8}};
+  const Config cluster = {{"split_k", 4}, {"cluster_reduce", 1}, {"stages", 8}};
+  std::vector<Variant> all = {
+      {"MulticastOfB", large + "dtype=bf16", {}, kHgmma},
+      {"MulticastOfA", large + "dtype=bf16", {{"cluster_m", 1}, {"cluster_n", 2}}, kHgmma},
+      {"Alone", large + "dtype=fp16 layout=nn", plain, kHgmma},
+      {"Across", large + "dtype=bf16 layout=tn bias=1 act=gelu", plain, kHgmma},
+      {"Turns", large + "dtype=bf16", turns, kHgmma},
+      {"Beta", large + "dtype=bf16 beta=1 bias=1", {}, kHgmma},
+      {"Fp32", large + "dtype=bf16 out=fp32 bias=1", plain, kHgmma, false},
+      {"SidesChanged", few + "dtype=bf16", turned, kHgmma},
+      {"Shares", few + "dtype=bf16", shares, kHgmma, false},
+      {"SharesInACluster", few + "dtype=bf16 beta=1", cluster, kHgmma, false},
+  };
+  for (const std::string dtype : {"fp8_e4m3", "fp8_e5m2", "int8"}) {
+    const int product = dtype == "int8" ? kIgmma : kQgmma;
+    const std::string type = "dtype=" + dtype + " out=bf16 ";
+    all.push_back({dtype + "Tensor", large + type + "scale=tensor", {}, product});
+    all.push_back({dtype + "Row", large + type + "scale=row bias=1 act=silu", {}, product});
+    all.push_back({dtype + "Turns", large + type + "scale=tensor", turns, product});
+    all.push_back({dtype + "Shares", few + type + "scale=row", shares, product, false});
+    all.push_back({dtype + "SharesInACluster", few + type + "scale=row", cluster, product, false});
+    all.push_back({dtype + "SidesChanged", few + type + "scale=row", turned, product});
+  }
+  const std::string blocks = "dtype=fp8_e4m3 out=bf16 scale=block128";
+  all.push_back({"Blocks", large + blocks, {{"block_n", 128}, {"stages", 5}}, kQgmma});
+  all.push_back(
+      {"BlocksInTurns", large + blocks, {{"block_m", 64}, {"block_n", 128}, {"groups_x", 1}, {"pingpong", 1}}, kQgmma});
+  all.push_back({"BlocksShares", few + blocks, shares, kQgmma, false});
+  all.push_back({"BlocksSidesChanged", few + blocks, turned, kQgmma});
+  return all;
+}
+
+class WgmmaInstructionsTest : public testing::TestWithParam<Variant> {};
+
+TEST_P(WgmmaInstructionsTest, HasTheInstructionsItIsFor) {
+  const Variant& variant = GetParam();
+  Compiled compiled = CompileWgmma(variant.op, variant.changes);
+  ASSERT_EQ(compiled.result.outcome(), v1::OK) << compiled.result.log();
+  EXPECT_TRUE(AttachArtifact(compiled.result, compiled.plan).ok());
+  for (const auto& kernel : compiled.result.kernel()) {
+    EXPECT_EQ(kernel.resources().spill_store_bytes() + kernel.resources().spill_load_bytes(), 0);
+  }
+  std::map<int, int> opcodes = Opcodes(compiled.result.cubin());
+  for (const int product : {kHgmma, kIgmma, kQgmma}) {
+    EXPECT_EQ(opcodes[product] > 0, product == variant.product) << std::hex << product;
+  }
+  EXPECT_GE(opcodes[kUtmaldg], 2);
+  EXPECT_EQ(opcodes[kUtmastg] > 0, variant.stores_by_tma);
+  EXPECT_EQ(opcodes[kLdl] + opcodes[kStl], 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, WgmmaInstructionsTest, testing::ValuesIn(Variants()),
+                         [](const auto& info) { return info.param.name; });
+
+// A kernel without warpgroup products has none of these opcodes.
+TEST(WgmmaCompileTest, OtherKernelsHaveOtherInstructions) {
+  static const auto* const library = TemplateLibrary::Load({})->release();
+  const auto nvrtc = NvrtcLibrary::Load("");
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
+  const DeviceProfile h200 = *ProfileCatalog::Builtin()->ById("h200-sxm");
+  const Op op = *library->ops().Parse("gemm m=512 n=512 k=512 dtype=bf16");
+  const KernelTemplate& mma = *library->Find("gemm_mma");
+  const auto result = CompileWithNvrtc(*nvrtc, *mma.CompileInput(op, *mma.DefaultConfig(op, h200), h200));
+  ASSERT_TRUE(result.ok()) << result.status();
+  std::map<int, int> opcodes = Opcodes(result->cubin());
+  EXPECT_GT(opcodes.size(), 10u);
+  for (const int opcode : {kHgmma, kIgmma, kQgmma, kUtmaldg, kUtmastg}) EXPECT_EQ(opcodes[opcode], 0) << opcode;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// GEMM for Hopper (sm_90a): TMA brings operand tiles, wgmma multiplies them from shared memory (fp16 or bf16 operands,
-// fp32 sums).
+// GEMM for Hopper (sm_90a): TMA brings operand tiles, wgmma multiplies them from shared memory (fp16, bf16 and 8-bit
+// floats with fp32 sums, int8 with int32 ones).
 //
 // One warp produces: it fills RT_STAGES buffers of RT_BK of k, each with a `full` barrier (bytes arrived) and an
 // `empty` one (consumers done). Consumer warpgroups share a tile of d (RT_GROUPS_X × RT_GROUPS_Y of them), or, with
@@ -17,7 +17,8 @@
 //
 // Defines: RT_DTYPE RT_OUT RT_LAYOUT RT_BIAS RT_ACT RT_BETA, RT_BM RT_BN RT_BK RT_SWAP RT_GROUPS_X RT_GROUPS_Y
 // RT_PINGPONG RT_STAGES RT_STORE_BUFFERS RT_SPLIT_K RT_CLUSTER RT_CLUSTER_M RT_CLUSTER_N RT_RASTER RT_REALLOCATE.
-// Optional, what L2 keeps of a and of b (RtKeep; 0 by default): RT_KEEP_A RT_KEEP_B.
+// RT_SCALE RT_BIAS_DTYPE: see gemm_epilogue.cuh. Optional, what L2 keeps of a and of b (RtKeep; 0 by default):
+// RT_KEEP_A RT_KEEP_B.
 #define RT_VEC_D 8
 #ifndef RT_KEEP_A
 #define RT_KEEP_A 0
@@ -26,6 +27,7 @@
 #define RT_KEEP_B 0
 #endif
 #include "common/gemm_reduce.cuh"
+#include "common/gemm_wgmma_blocks.cuh"
 #include "common/gemm_wgmma_epilogue.cuh"
 #include "common/gemm_wgmma_tile.cuh"
 #include "common/tma.cuh"
@@ -38,7 +40,7 @@ namespace {
 // otherwise rows are k. SHARERS blocks of a cluster bring a part of the rows each.
 template <int EXTENT, bool ALONG_K, int SHARERS, int KEEP>
 struct Operand {
-  static constexpr int kSlabs = ALONG_K ? RT_BK / 64 : (EXTENT + 63) / 64;
+  static constexpr int kSlabs = ALONG_K ? RT_BK / kSlab : (EXTENT + 63) / 64;
   static constexpr int kRows = ALONG_K ? EXTENT : RT_BK;
   static constexpr int kSlabBytes = kRows * 128;
   static constexpr int kBytes = kSlabs * kSlabBytes;
@@ -60,7 +62,7 @@ struct Operand {
 #pragma unroll
     for (int i = 0; i < kSlabs * kBoxes; ++i) {
       const int slab = i / kBoxes, row = part * kPart + i % kBoxes * kBoxRows;
-      const int c0 = (ALONG_K ? k : corner) + slab * 64, c1 = (ALONG_K ? corner : k) + row;
+      const int c0 = (ALONG_K ? k : corner) + slab * kSlab, c1 = (ALONG_K ? corner : k) + row;
       const rt_u32 box = to + slab * kSlabBytes + row * 128;
       if constexpr (SHARERS > 1) {
         rt_tensor_multicast<KEEP>(box, map, barrier, c0, c1, batch, blocks, policy);
@@ -200,15 +202,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     rt_gemm_wgmma(const __grid_constant__ RtTensorMap map_a, const __grid_constant__ RtTensorMap map_b,
 #if RT_PARTIAL
                   float* __restrict__ partial,
-#else
-#if RT_STORE_TMA
+#elif RT_STORE_TMA
                   const __grid_constant__ RtTensorMap map_d,
 #endif
-#if RT_BETA
+#if RT_BETA && !RT_PARTIAL
                   const RtOut* __restrict__ c,
 #endif
+#if RT_SCALE
+                  const float* __restrict__ scale_a, const float* __restrict__ scale_b,
+#endif
+#if !RT_PARTIAL
 #if RT_BIAS
-                  const RtIn* __restrict__ bias,
+                  const RtBias* __restrict__ bias,
 #endif
 #if !RT_STORE_TMA
                   RtOut* __restrict__ d,
@@ -259,6 +264,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #if !RT_PARTIAL
     RtEpilogueArgs args;
     args.alpha = alpha;
+#if RT_SCALE
+    rt_take_scales(args, scale_a, scale_b);
+#endif
 #if RT_BETA
     args.c = c;
     args.beta = beta;
@@ -286,7 +294,16 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
         }
       }
       const int step = gridDim.x / kClusterBlocks;
+#if RT_SCALE == RT_SCALE_BLOCK
+      if (RT_PINGPONG && id >= step) rt_named_barrier(kTurnBarrier + group, kConsumers);
+      multiply_blocks<OperandX, OperandY>(
+          sums, shared, ring, work.range.tiles, x0, y0, BlockScales{scale_a, scale_b, (k + 127) / 128}, e,
+          work.x + group_x + (warp & 3) * 16 + (lane >> 2), work.y + group_y + (lane & 3) * 2, work.range.first_tile,
+          [&](int stage) { release(shared, stage, lane); });
+      if (RT_PINGPONG && id + step < count) rt_named_barrier_arrive(kTurnBarrier + (group ^ 1), kConsumers);
+#else
       multiply(sums, shared, ring, work.range.tiles, x0, y0, lane, group, id < step, id + step >= count);
+#endif
 #if RT_STORE_TMA
       store_tile(sums, args, e, map_d, shared.stages + kStagingOffset + group * (RT_STORE_BUFFERS * kStoreBytes), at,
                  work.batch, work.x + group_x, work.y + group_y, group);
@@ -307,13 +324,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
         for (int j = 0; j < kSums; j += 4) {
           const int x = work.x + group_x + i * 64 + (warp & 3) * 16 + (lane >> 2);
-          const int y = work.y + group_y + j * 2 + (lane & 3) * 2;
+          int y = work.y + group_y + j * 2 + (lane & 3) * 2;
+          // Addresses of all blocks at once would not fit the registers.
+          asm volatile("" : "+r"(y));
+          float v[4];
+#pragma unroll
+          for (int s = 0; s < 4; ++s) v[s] = static_cast<float>(sums[i][j + s]);
 #if !RT_PARTIAL
           Addends addends;
           addends.load(args, e, work.batch, x, y);
-          finish_block(&sums[i][j], args, addends);
+          finish_block(v, args, addends);
 #endif
-          store_block(&sums[i][j], matrix, e, x, y);
+          store_block(v, matrix, e, x, y);
         }
 #endif
     }

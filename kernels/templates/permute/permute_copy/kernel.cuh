@@ -17,10 +17,12 @@ constexpr rt_u32 kTile = RT_BLOCK * RT_ITEMS;
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(RT_BLOCK)
-    rt_permute_copy(const Store* x, Store* y, rt_i64 d0, rt_i64 d1, rt_i64 d2, rt_i64 d3, rt_i64 d4) {
-  const RtLayout layout = rt_layout(d0, d1, d2, d3, d4);
+    rt_permute_copy(const Store* x, Store* y, rt_i64 d0, rt_i64 d1, rt_i64 d2, rt_i64 d3, rt_i64 d4,
+                    rt_i64 d5, rt_i64 d6, rt_i64 d7) {
+  const rt_i64 extent[kRtMaxAxes] = {d0, d1, d2, d3, d4, d5, d6, d7};
+  const RtLayout layout = rt_layout(extent);
   const rt_u32 row = static_cast<rt_u32>(layout.extent[kInner] / RT_VEC);
-  const rt_u32 vectors = static_cast<rt_u32>(d0 * d1 * d2 * d3 * d4 / RT_VEC);
+  const rt_u32 vectors = static_cast<rt_u32>(d0 * d1 * d2 * d3 * d4 * d5 * d6 * d7 / RT_VEC);
   const rt_u32 first = blockIdx.x * kTile + threadIdx.x;
   Vector v[RT_ITEMS];
 #pragma unroll

@@ -34,6 +34,22 @@ __device__ __forceinline__ void transpose(const Vector (&in)[RT_VEC], Vector (&o
 #pragma unroll
       for (int r = 0; r < RT_VEC; ++r) out[i].word[r] = in[r].word[i];
     }
+  } else if constexpr (sizeof(Store) == 1) {
+    // Four by four: bytes of two rows next to each other, then pairs of pairs.
+#pragma unroll
+    for (int i = 0; i < RT_VEC; i += 4) {
+#pragma unroll
+      for (int r = 0; r < RT_VEC; r += 4) {
+        const rt_u32 a = in[r].word[i / 4], b = in[r + 1].word[i / 4];
+        const rt_u32 c = in[r + 2].word[i / 4], d = in[r + 3].word[i / 4];
+        const rt_u32 ab_low = __byte_perm(a, b, 0x5140), cd_low = __byte_perm(c, d, 0x5140);
+        const rt_u32 ab_high = __byte_perm(a, b, 0x7362), cd_high = __byte_perm(c, d, 0x7362);
+        out[i].word[r / 4] = __byte_perm(ab_low, cd_low, 0x5410);
+        out[i + 1].word[r / 4] = __byte_perm(ab_low, cd_low, 0x7632);
+        out[i + 2].word[r / 4] = __byte_perm(ab_high, cd_high, 0x5410);
+        out[i + 3].word[r / 4] = __byte_perm(ab_high, cd_high, 0x7632);
+      }
+    }
   } else {
     // Two by two: the lower and the upper halves of a pair of words.
 #pragma unroll
@@ -112,14 +128,16 @@ __device__ __forceinline__ void move_tile(const Store* from, Store* to, const Ti
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(RT_BLOCK)
-    rt_permute_tile(const Store* x, Store* y, rt_i64 d0, rt_i64 d1, rt_i64 d2, rt_i64 d3, rt_i64 d4) {
+    rt_permute_tile(const Store* x, Store* y, rt_i64 d0, rt_i64 d1, rt_i64 d2, rt_i64 d3, rt_i64 d4,
+                    rt_i64 d5, rt_i64 d6, rt_i64 d7) {
 #if RT_STAGED
   __shared__ Slot shared[kTileX * kVectorsY];
 #else
   Slot* const shared = nullptr;
 #endif
-  const RtLayout layout = rt_layout(d0, d1, d2, d3, d4);
-  const rt_i64 tiles = d0 * d1 * d2 * d3 * d4 / (layout.extent[kX] * layout.extent[kY]) *
+  const rt_i64 extent[kRtMaxAxes] = {d0, d1, d2, d3, d4, d5, d6, d7};
+  const RtLayout layout = rt_layout(extent);
+  const rt_i64 tiles = d0 * d1 * d2 * d3 * d4 * d5 * d6 * d7 / (layout.extent[kX] * layout.extent[kY]) *
                        ((layout.extent[kX] + kTileX - 1) / kTileX) * ((layout.extent[kY] + kTileY - 1) / kTileY);
   // The grid is an estimate: axes that merge make fewer tiles, ragged ones more.
   for (rt_i64 index = blockIdx.x; index < tiles; index += gridDim.x) {

@@ -29,4 +29,5 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_rmsnorm(const RtNormSt
 #endif
   // A row past the end takes part in the barriers with no columns of its own.
   rt_norm_row(p, row < rows ? static_cast<int>(cols) : 0, static_cast<int>(cols), eps, &shared);
+  RtNormRow::finish();
 }

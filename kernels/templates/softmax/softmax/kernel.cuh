@@ -1,12 +1,16 @@
 // Softmax along rows: y = exp(t − max t) / Σ exp(t − max t), or its logarithm, with t = x, scale·x, or these + mask;
 // with RT_CAUSAL row r attends to columns up to r + cols − rows alone.
 //
+// Rows that do not start on a vector (RT_RAGGED) are read from the vector before their start to that after their end,
+// and what belongs to other rows is taken out; only whole vectors are written as such.
+//
 // Defines: RT_DTYPE; RT_VARIANT (0 the row in registers as floats, so that each exponential is computed once; 1 the
 // row in shared memory; 2 two passes over global memory, any length; 3 the row in registers in its storage type: half
 // the registers for 16-bit types, each exponential twice); RT_BLOCK threads a block; RT_ROWS rows a block (variants 0
-// and 3); RT_VEC elements a vector, a divisor of cols; RT_ITEMS vectors a thread holds (0, 3) or loads at once (1, 2);
+// and 3); RT_VEC elements a vector; RT_RAGGED (1: cols is not a multiple of it; variants 0 and 3
+// without clusters); RT_ITEMS vectors a thread holds (0, 3) or loads at once (1, 2);
 // RT_CLUSTER blocks that share a row (sm_90 and newer); RT_RESIDENT blocks an SM must have registers for; RT_SCALED,
-// RT_MASK, RT_CAUSAL, RT_LOG (0 or 1). A mask needs variant 0 or 2, which see every element as a float.
+// RT_MASK, RT_CAUSAL, RT_LOG (0 or 1). With a mask variant 3 would hold two packed tensors, as many registers as 0.
 //
 // Results below the smallest normal fp32 number (1.2e-38) may become 0.
 // A fully masked row (all −∞) gives NaN, as 0 / 0 does.
@@ -34,6 +38,8 @@ struct Source {
   const Vector::Store* x;
   const Vector::Store* mask;
   int attended;  // columns before this one count; the rest of the row is −∞
+  int length;    // columns
+  int head;      // elements of the first vector that are before the row
   float scale;
   float scale_log2;  // scale·log2(e)
 
@@ -44,11 +50,30 @@ struct Source {
   }
   // Turns the elements of the vector that starts at `first` and are past the attended columns into nothing.
   __device__ __forceinline__ void limit(int first, Vector* v) const {
-#if RT_CAUSAL
+#if RT_CAUSAL || RT_RAGGED
     if (first + RT_VEC > attended) v->fill_from(attended - first, nothing());
+#endif
+#if RT_RAGGED
+    if (first < 0) v->fill_before(-first, nothing());
 #endif
   }
 };
+
+// First element of the thread's vector number k within its row; negative where the vector starts before it.
+__device__ __forceinline__ int first_of(const Source& in, int k) { return column(k) - (RT_RAGGED ? in.head : 0); }
+
+// Writes what of the vector belongs to the row.
+__device__ __forceinline__ void store(const Vector& v, Vector::Store* y, int first, int cols) {
+  if (first >= cols) return;
+  if (!RT_RAGGED || (first >= 0 && first + RT_VEC <= cols)) {
+    v.store_stream(y + first);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) {
+    if (first + i >= 0 && first + i < cols) y[first + i] = v.bits(i);
+  }
+}
 
 // What turns t into y once the row is known: exp(t − max)·scale, or t − (max + ln Σ) for the logarithm.
 struct Finish {
@@ -74,6 +99,14 @@ struct Elements {
   float t[RT_VEC];
   __device__ __forceinline__ float get(int i) const { return t[i]; }
   __device__ __forceinline__ void keep(rt_u32) {}
+  __device__ __forceinline__ void set(const Vector& x, const Vector& mask, int first, const Source& in) {
+#pragma unroll
+    for (int i = 0; i < RT_VEC; ++i) {
+      t[i] = fmaf(x.get(i), in.scale, mask.get(i));
+      if ((RT_CAUSAL || RT_RAGGED) && first + i >= in.attended) t[i] = -rt_infinity();
+      if (RT_RAGGED && first + i < 0) t[i] = -rt_infinity();
+    }
+  }
 };
 #else
 typedef Vector Elements;
@@ -96,7 +129,7 @@ __device__ __forceinline__ void load_row(const Source& in, int cols, int base, E
 #endif
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
-    const int first = column(base + k);
+    const int first = first_of(in, base + k);
     x[k].fill(in.nothing());
 #if RT_MASK
     mask[k].fill(0);
@@ -115,19 +148,14 @@ __device__ __forceinline__ void load_row(const Source& in, int cols, int base, E
     }
 #endif
   }
-#if RT_MASK
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
-#pragma unroll
-    for (int i = 0; i < RT_VEC; ++i) {
-      v[k].t[i] = fmaf(x[k].get(i), in.scale, mask[k].get(i));
-      if (RT_CAUSAL && column(base + k) + i >= in.attended) v[k].t[i] = -rt_infinity();
-    }
-  }
+#if RT_MASK
+    v[k].set(x[k], mask[k], first_of(in, base + k), in);
 #else
-#pragma unroll
-  for (int k = 0; k < RT_ITEMS; ++k) in.limit(column(base + k), &v[k]);
+    in.limit(first_of(in, base + k), &v[k]);
 #endif
+  }
 }
 
 #if RT_VARIANT != 0
@@ -182,7 +210,7 @@ __device__ __forceinline__ void softmax_row(const Source& in, Vector::Store* y, 
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     v[k].keep(never);
-    if (column(k) < cols) normalize(v[k], in, finish).store_stream(y + column(k));
+    store(normalize(v[k], in, finish), y, first_of(in, k), cols);
   }
 #else
   // Exponentials relative to the thread's own maximum, rescaled once the row's is known.
@@ -208,7 +236,7 @@ __device__ __forceinline__ void softmax_row(const Source& in, Vector::Store* y, 
   const Finish finish(state);
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
-    if (column(k) < cols) normalize(v[k], in, finish).store_stream(y + column(k));
+    store(normalize(v[k], in, finish), y, first_of(in, k), cols);
   }
 #else
   const float scale = exp_biased(max, rt_exp_bias(state.max)) / state.sum;
@@ -218,7 +246,7 @@ __device__ __forceinline__ void softmax_row(const Source& in, Vector::Store* y, 
     for (int i = 0; i < RT_VEC; ++i) e[k][i] *= scale;
     Vector out;
     out.set(e[k]);
-    if (column(k) < cols) out.store_stream(y + column(k));
+    store(out, y, first_of(in, k), cols);
   }
 #endif
 #endif
@@ -237,39 +265,53 @@ __device__ __forceinline__ void copy_async(Vector* slot, const Vector::Store* x)
   }
 }
 
+// Vector number k of the row from its slot: −∞ past the columns attended to. With a mask its slots follow the row's.
+__device__ __forceinline__ Elements from_slot(const Source& in, const Vector* row, int slots, int k) {
+  const int first = column(k);
+  Vector x;
+  x.fill(in.nothing());
+  const bool read = first < (RT_CAUSAL ? in.attended : in.length);
+  if (read) x = row[k * kThreads];
+#if RT_MASK
+  Vector mask;
+  mask.fill(0);
+  if (read) mask = row[(slots + k) * kThreads];
+  Elements v;
+  v.set(x, mask, first, in);
+  return v;
+#else
+  in.limit(first, &x);
+  return x;
+#endif
+}
+
 __device__ __forceinline__ void softmax_row(const Source& in, Vector::Store* y, int cols, rt_u32 zero,
                                             Row::Shared* shared) {
   extern __shared__ __align__(16) rt_u8 storage[];
   Vector* const row = reinterpret_cast<Vector*>(storage) + threadIdx.x;
   const int read = RT_CAUSAL ? in.attended : cols;
+  const int slots = (cols + kThreads * RT_VEC * RT_CLUSTER - 1) / (kThreads * RT_VEC * RT_CLUSTER);
 #pragma unroll RT_ITEMS
-  for (int k = 0; column(k) < read; ++k) copy_async(row + k * kThreads, in.x + column(k));
+  for (int k = 0; column(k) < read; ++k) {
+    copy_async(row + k * kThreads, in.x + column(k));
+#if RT_MASK
+    copy_async(row + (slots + k) * kThreads, in.mask + column(k));
+#endif
+  }
   asm volatile("cp.async.wait_all;" ::: "memory");
 
   RtMaxSum state = {-rt_infinity(), 0.0f};
   for (int base = 0; column(base) < read; base += RT_ITEMS) {
-    Vector v[RT_ITEMS];
+    Elements v[RT_ITEMS];
 #pragma unroll
-    for (int k = 0; k < RT_ITEMS; ++k) {
-      v[k].fill(in.nothing());
-      if (column(base + k) < read) v[k] = row[(base + k) * kThreads];
-      in.limit(column(base + k), &v[k]);
-    }
+    for (int k = 0; k < RT_ITEMS; ++k) v[k] = from_slot(in, row, slots, base + k);
     accumulate(v, in, zero, &state);
   }
   state = Row::max_sum(state, shared);
   const Finish finish(state);
 #pragma unroll RT_ITEMS
   for (int k = 0; column(k) < cols; ++k) {
-#if RT_CAUSAL
-    Vector v;
-    v.fill(in.nothing());
-    if (column(k) < read) v = row[k * kThreads];
-    in.limit(column(k), &v);
-    normalize(v, in, finish).store_stream(y + column(k));
-#else
-    normalize(row[k * kThreads], in, finish).store_stream(y + column(k));
-#endif
+    normalize(from_slot(in, row, slots, k), in, finish).store_stream(y + column(k));
   }
 }
 #else
@@ -310,7 +352,8 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK, RT_RESIDENT) rt_softmax(c
   const rt_i64 row = static_cast<rt_i64>(blockIdx.x / RT_CLUSTER) * RT_ROWS + threadIdx.x / kThreads;
   // A row past the end takes part in the barriers with no columns of its own.
   const int length = row < rows ? static_cast<int>(cols) : 0;
-  Source in = {x + row * cols, nullptr, length, 1.0f, kRtLog2E};
+  const int head = RT_RAGGED && row < rows ? static_cast<int>(row * cols % RT_VEC) : 0;
+  Source in = {x + row * cols, nullptr, length, length, head, 1.0f, kRtLog2E};
 #if RT_MASK
   in.mask = mask + row * cols;
 #endif

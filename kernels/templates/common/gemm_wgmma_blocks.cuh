@@ -1,0 +1,90 @@
+// Products of the Hopper GEMM whose operands have a scale each 128 of k: a of every row, [m, ⌈k/128⌉], b of every 128
+// of n, [⌈n/128⌉, ⌈k/128⌉]. The tensor cores sum up one k-tile of 128; its sums, times both scales, are added in fp32
+// registers of their own, which also spares them the tensor cores' short sums.
+#pragma once
+#include "common/gemm_wgmma_tile.cuh"
+#include "common/tma.cuh"
+#include "common/wgmma.cuh"
+
+#if RT_SCALE == RT_SCALE_BLOCK
+static_assert(RT_BK == 128, "a k-tile has one scale");
+static_assert(kSwap ? 128 % 64 == 0 : 128 % kGroupY == 0, "a warpgroup's columns of b, 64 or kGroupY, share a scale");
+
+struct BlockScales {
+  const float* a;
+  const float* b;
+  int blocks_k;  // ⌈k/128⌉
+};
+
+// The scales of a k-tile for one thread's sums. (x, y) is the place of its first sum; rows past m take the last one's:
+// nothing of them is stored.
+struct Factors {
+  float x[kBlocksX][kSwap ? 1 : 2], y[kSwap ? kSums / 2 : 1];
+
+  __device__ __forceinline__ void load(const BlockScales& scales, const Extents& e, int x0, int y0, int block) {
+    const float* const a = scales.a + block;
+    const float* const b = scales.b + block;
+#pragma unroll
+    for (int i = 0; i < kBlocksX; ++i) {
+      if constexpr (kSwap) {
+        x[i][0] = __ldg(b + min(x0 + i * 64, e.n - 1) / 128 * scales.blocks_k);
+      } else {
+        x[i][0] = __ldg(a + static_cast<size_t>(min(x0 + i * 64, e.m - 1)) * scales.blocks_k);
+        x[i][1] = __ldg(a + static_cast<size_t>(min(x0 + i * 64 + 8, e.m - 1)) * scales.blocks_k);
+      }
+    }
+    if constexpr (kSwap) {
+#pragma unroll
+      for (int j = 0; j < kSums / 2; ++j) {
+        y[j] = __ldg(a + static_cast<size_t>(min(y0 + j / 2 * 8 + j % 2, e.m - 1)) * scales.blocks_k);
+      }
+    } else {
+      y[0] = __ldg(b + min(y0, e.n - 1) / 128 * scales.blocks_k);
+    }
+  }
+  __device__ __forceinline__ float of(int i, int j) const {
+    return kSwap ? x[i][0] * y[j / 4 * 2 + j % 2] : x[i][j / 2 % 2] * y[0];
+  }
+};
+
+// As multiply() of kernel.cuh. (x, y) is the place of the thread's first sum in d, `block` the first k-tile's number,
+// `release(stage)` tells that a stage has been read.
+template <typename OperandX, typename OperandY, typename Shared, typename Ring, typename Release>
+__device__ __forceinline__ void multiply_blocks(Sums& sums, const Shared& shared, Ring& ring, int tiles, rt_u32 x0,
+                                                rt_u32 y0, const BlockScales& scales, const Extents& e, int x, int y,
+                                                int block, Release release) {
+#pragma unroll
+  for (int i = 0; i < kBlocksX; ++i)
+#pragma unroll
+    for (int j = 0; j < kSums; ++j) sums[i][j] = 0.0f;
+#pragma unroll 1
+  for (int t = 0; t < tiles; ++t) {
+    Factors factors;
+    factors.load(scales, e, x, y, block + t);
+    rt_barrier_wait(shared.full(ring.stage), ring.parity);
+    const rt_u32 stage = shared.stage(ring.stage);
+    const rt_u32 low_x = OperandX::low(stage) + x0, low_y = OperandY::low(stage + OperandX::kBytes) + y0;
+    Sums part;
+    rt_wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+      for (int i = 0; i < kBlocksX; ++i) {
+        RtWgmma<kGroupY, 0, 0>::multiply(part[i], rt_operand(low_x + OperandX::offset(i * 64, step)),
+                                         rt_operand(low_y + OperandY::offset(0, step)), step > 0);
+      }
+    rt_wgmma_commit();
+    rt_wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < kBlocksX; ++i)
+#pragma unroll
+      for (int j = 0; j < kSums; ++j) rt_wgmma_pin(part[i][j]);
+    release(ring.stage);
+    ring.next();
+#pragma unroll
+    for (int i = 0; i < kBlocksX; ++i)
+#pragma unroll
+      for (int j = 0; j < kSums; ++j) sums[i][j] += factors.of(i, j) * part[i][j];
+  }
+}
+#endif
