@@ -90,7 +90,10 @@ TestDaemon::TestDaemon(Options options)
     core->OnPublish(records, generation);
   };
   const absl::Status attached = core->Attach(*manager);
-  EXPECT_TRUE(attached.ok()) << attached;
+  if (!attached.ok()) {
+    std::fprintf(stderr, "set-up failed: %s\n", attached.ToString().c_str());
+    abort();
+  }
   std::string pattern = (std::filesystem::temp_directory_path() / "rooftune_test_XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) abort();
   dir_ = pattern;

@@ -84,8 +84,8 @@ absl::StatusOr<GemmScales> GemmScalesOf(const Op& op, const TensorTypes& types) 
   } else {
     return Refuse(absl::StrCat("scale=", mode, " is unknown to the vendor provider"));
   }
-  scales.a = "a_scale";
-  scales.b = "b_scale";
+  scales.a = "scale_a";
+  scales.b = "scale_b";
   for (const std::string& name : {scales.a, scales.b}) {
     if (types.count(name) == 0) return Refuse(absl::StrCat("scale=", mode, " without a tensor ", name));
   }

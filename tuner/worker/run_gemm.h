@@ -46,8 +46,8 @@ struct GemmProblem {
 // Types of an operator's tensors by name.
 using TensorTypes = std::map<std::string, v1::DType>;
 
-// The scales of a gemm operator: its attribute `scale` (none, tensor, row, block128) and the tensors a_scale and
-// b_scale. UNIMPLEMENTED (NO_VENDOR) for an unknown mode or a missing tensor.
+// The scales of a gemm operator: its attribute `scale` (none, tensor, row, block128) and the tensors scale_a and
+// scale_b. UNIMPLEMENTED (NO_VENDOR) for an unknown mode or a missing tensor.
 absl::StatusOr<GemmScales> GemmScalesOf(const Op& op, const TensorTypes& types);
 
 // From a gemm operator. UNIMPLEMENTED (NO_VENDOR) with the reason for what the vendor's libraries do not do: another

@@ -299,15 +299,15 @@ TEST(GemmTest, TypesAreMixedAsCublasLtDoes) {
   EXPECT_FALSE(product(v1::INT8, v1::INT8, v1::BF16).ok());
   EXPECT_FALSE(product(v1::BF16, v1::FP16, v1::FP32).ok());
   EXPECT_FALSE(product(v1::FP8_E4M3, v1::FP8_E4M3, v1::FP8_E4M3).ok());
-  problem.scales = {GemmScales::Mode::kTensor, "a_scale", "b_scale"};
+  problem.scales = {GemmScales::Mode::kTensor, "scale_a", "scale_b"};
   EXPECT_FALSE(product(v1::BF16, v1::BF16, v1::BF16).ok());
   const auto fp8 = product(v1::FP8_E4M3, v1::FP8_E5M2, v1::BF16);
   ASSERT_TRUE(fp8.ok()) << fp8.status();
   // The library's A is our B.
   EXPECT_EQ(fp8->a().type(), 29);
-  EXPECT_EQ(fp8->a().scale(), "b_scale");
+  EXPECT_EQ(fp8->a().scale(), "scale_b");
   EXPECT_EQ(fp8->b().type(), 28);
-  EXPECT_EQ(fp8->b().scale(), "a_scale");
+  EXPECT_EQ(fp8->b().scale(), "scale_a");
   EXPECT_EQ(fp8->b().scale_mode(), 0);
   problem.scales.mode = GemmScales::Mode::kRow;
   EXPECT_EQ(product(v1::FP8_E4M3, v1::FP8_E4M3, v1::BF16)->b().scale_mode(), 3);
