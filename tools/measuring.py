@@ -2,12 +2,13 @@
 """Makes docs/evidence/measuring.json from what tests/gpu/winner_agreement.sh wrote, and the figures in Markdown files.
 
   measuring.py RAW                   compute from the folder RAW and write the figures
+  measuring.py --mutants FILE        take the totals of `mutant_check --out FILE` over
   measuring.py --check               fail if the file lacks a figure
   measuring.py --table FILE…         write the figures between the markers of these files
   measuring.py --check-tables FILE…  fail if the figures of a file are not those of measuring.json
 
 Figures stand between `<!-- measuring:NAME -->` and `<!-- /measuring -->`; NAME is agreement, intervals, faults or shares.
-Keys that this tool does not compute ("mutants", "false_alarms") are kept as they are.
+What RAW does not tell ("mutants", "false_alarms") is kept as it is.
 """
 import argparse
 import datetime
@@ -155,6 +156,19 @@ def compute(raw: pathlib.Path) -> dict:
     return figures
 
 
+def mutant_totals(file: pathlib.Path) -> dict:
+    """From the last row of mutant_check: planted faults caught of how many, unchanged kernels refused of how many."""
+    try:
+        totals = json.loads(file.read_text(encoding="utf-8").splitlines()[-1])
+    except (OSError, IndexError, json.JSONDecodeError) as error:
+        raise MeasuringError(f"{file}: {error}") from error
+    if totals.get("id") != "totals":
+        raise MeasuringError(f"{file}: the last row holds no totals: the run did not end")
+    return {"mutants": {"planted": totals["mutants"], "caught": totals["caught"], "races": totals["races"],
+                        "races_caught_without_racecheck": totals["races_caught"]},
+            "false_alarms": {"unchanged": totals["unchanged"], "failed": totals["false_alarms"]}}
+
+
 def problems(figures: dict) -> list:
     found = [f"lacks '{name}'" for name in REQUIRED if not figures.get(name) and figures.get(name) != 0]
     found += [f"'{row['op']}' has fewer than three candidates within 3 % of the best"
@@ -208,6 +222,7 @@ def main(arguments) -> int:
     parser.add_argument("raw", nargs="?", type=pathlib.Path, help="folder that winner_agreement.sh wrote")
     root = pathlib.Path(__file__).resolve().parent.parent
     parser.add_argument("--file", type=pathlib.Path, default=root / "docs" / "evidence" / "measuring.json")
+    parser.add_argument("--mutants", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--table", nargs="+", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--check-tables", nargs="+", type=pathlib.Path, metavar="FILE")
@@ -220,6 +235,10 @@ def main(arguments) -> int:
             options.file.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
             print(f"{options.file}: {figures['agreement_share']:.1%} of pairs agree; "
                   f"{figures['intervals']['within_target']} of {figures['intervals']['served']} intervals meet the target")
+            return 0
+        if options.mutants:
+            figures = {**read(options.file), **mutant_totals(options.mutants)}
+            options.file.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
             return 0
         if not options.file.exists() and not options.table:
             return 0  # nothing was measured yet

@@ -4,9 +4,9 @@
 # rooftune-worker and make_batch (build/release/bin). REPORT.json gets a row a run, REPORT.d the tools' logs. Needs a GPU.
 # Several runs go side by side: nothing is timed, and each has a lease and ports of its own.
 #   COMPUTE_SANITIZER   the tool, if it is not where it is usually installed
-#   SANITIZE_JOBS       runs side by side (cores, 12 at most)
+#   SANITIZE_JOBS       runs side by side (cores, 6 at most)
 #   SANITIZE_LIMIT_S    seconds of one run (60)
-#   SANITIZE_TOTAL_S    no run starts after so long, and those that are left are reported as not run (110)
+#   SANITIZE_TOTAL_S    no run starts after so long, and those that are left are reported as not run (300)
 # Exit code 0: clean; 1: something was found, or not all was run; 77: there is no compute-sanitizer.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -14,9 +14,9 @@ bin=$(cd "$1" && pwd)
 report=${2:-sanitize}
 logs=$report.d
 limit=${SANITIZE_LIMIT_S:-60}
-total=${SANITIZE_TOTAL_S:-110}
+total=${SANITIZE_TOTAL_S:-300}
 cores=$(nproc)
-jobs=${SANITIZE_JOBS:-$((cores < 12 ? cores : 12))}
+jobs=${SANITIZE_JOBS:-$((cores < 6 ? cores : 6))}
 export ROOFTUNE_SOURCE_DIR=$root ROOFTUNE_BIN_DIR=$bin
 sanitizer=
 for candidate in "${COMPUTE_SANITIZER:-}" "$(command -v compute-sanitizer)" "${CUDA_PATH:-/usr/local/cuda}"/bin/compute-sanitizer \
@@ -67,15 +67,15 @@ run() {
   check "$1" "$2" "$number" &
   number=$((number + 1))
 }
-# Races first: few, and the slowest tool.
-for frames in "$logs"/frames/race-*.frames; do
-  [ -e "$frames" ] && run racecheck "$(basename "$frames" .frames)"
-done
-for tool in racecheck memcheck initcheck synccheck; do
+# The quick tools first (a second each), racecheck last: it takes ten, and several at once share one GPU.
+for tool in memcheck synccheck initcheck racecheck; do
   for frames in "$logs"/frames/*.frames; do
     name=$(basename "$frames" .frames)
     [[ $name == race-* ]] || run "$tool" "$name"
   done
+done
+for frames in "$logs"/frames/race-*.frames; do
+  [ -e "$frames" ] && run racecheck "$(basename "$frames" .frames)"
 done
 wait
 python3 "$root/tools/sanitize_report.py" "$logs/rows" --version "$version" --seconds "$SECONDS" --out "$report.json"

@@ -49,7 +49,7 @@ for i in "${!names[@]}"; do
     start
     # shellcheck disable=SC2086 -- an operator is several words
     sweep=$(rooftune tune ${ops[$i]} --strategy random --seed "1$run" --top-predicted "$candidates" \
-            --max-trials "$candidates" --no-baselines --detach) || { rm -r "$folder/run$run"; continue; }
+            --max-trials "$candidates" --no-baselines --no-vendor --detach) || { rm -r "$folder/run$run"; continue; }
     rooftune sweep watch "$sweep" >/dev/null 2>&1 || true
     rooftune sweep show "$sweep" --json >"$folder/run$run/sweep.json"
     rooftune trials "$sweep" --limit 1000 --json >"$folder/run$run/trials.json"
