@@ -111,7 +111,7 @@ TEST_F(CliSweepTest, TryShowsOneAndRacesSeveral) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(fake_.Request("RaceConfigs"),
             "op: \"gemm m=64 n=64 k=64 dtype=bf16\" device: \"cuda:1\" entrant { template_id: \"gemm_mma\" config { key: "
-            "\"block_m\" value: 128 } config { key: \"stages\" value: 3 } } l2: WARM clock: SUSTAINED seed: 4");
+            "\"block_m\" value: 128 } config { key: \"stages\" value: 3 } } l2: WARM clock: SUSTAINED seed: 4 objective: TIME");
   EXPECT_THAT(result.out, HasSubstr("time        168.40 µs ±0.3 % (3 samples of 12, 0 thrown away)\n"));
   EXPECT_THAT(result.out, HasSubstr("state       L2 COLD, clock COOL at 1980 MHz, 412 W, 51 °C\n"));
   *fake_.canned.raced.add_trial() = fake_.canned.tried;

@@ -28,7 +28,7 @@ TEST_F(CliTest, BestShowsTheRecordAndItsBaseline) {
   EXPECT_THAT(result.out, HasSubstr("baseline    copy: not for this operator\n"));
   EXPECT_THAT(result.out, HasSubstr("match       EXACT (generation 7)\n"));
   EXPECT_EQ(fake_.Request("GetBestConfig"),
-            "op: \"gemm m=64 n=64 k=64 dtype=bf16\" device: \"cuda:0\" miss_policy: ESTIMATE");
+            "op: \"gemm m=64 n=64 k=64 dtype=bf16\" device: \"cuda:0\" miss_policy: ESTIMATE objective: TIME");
 }
 
 TEST_F(CliTest, BestSaysThatBitsDiffer) {
@@ -132,12 +132,12 @@ TEST_F(CliTest, FetchWritesBinaryAndRecipe) {
   v1::TuningRecord recipe;
   ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(*ReadFile(out + "/recipe.json"), &recipe).ok());
   EXPECT_EQ(recipe.name(), "records/r1");
-  EXPECT_EQ(fake_.Request("GetKernel"), "query { op: \"gemm m=64\" miss_policy: FAIL }");
+  EXPECT_EQ(fake_.Request("GetKernel"), "query { op: \"gemm m=64\" miss_policy: FAIL objective: TIME }");
 
   // A modelled device can't verify; that is said, not demanded.
   fake_.canned.devices.mutable_device(0)->set_kind(v1::Device::MODELLED);
   EXPECT_THAT(Run("fetch gemm m=64 -o " + out).err, HasSubstr("compiled, never run"));
-  EXPECT_EQ(fake_.Request("GetKernel"), "query { op: \"gemm m=64\" min_evidence: COMPILED miss_policy: FAIL }");
+  EXPECT_EQ(fake_.Request("GetKernel"), "query { op: \"gemm m=64\" min_evidence: COMPILED miss_policy: FAIL objective: TIME }");
   EXPECT_EQ(Run("fetch --record r1 -o " + out).code, 0);
   EXPECT_EQ(fake_.Request("GetKernel"), "record: \"records/r1\"");
   EXPECT_EQ(Run("fetch --record r1 gemm m=64").code, 2);

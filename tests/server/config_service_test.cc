@@ -82,6 +82,13 @@ TEST_F(ConfigServiceTest, LabelsAnotherEnvironmentAndAnotherRevision) {
   EXPECT_GT(response.difference_size(), 0);
   record = daemon_.Record(kOp, kGpuKey, v1::MEASURED, 257);
   record.set_template_revision("an older one");
+  // Of another revision only what today's template still allows is served.
+  const auto op = daemon_.library->ops().Parse(kOp);
+  ASSERT_TRUE(op.ok()) << op.status();
+  const auto config = daemon_.library->Find("softmax")->DefaultConfig(*op, *daemon_.catalog.ById("h200-sxm"));
+  ASSERT_TRUE(config.ok()) << config.status();
+  record.mutable_config()->clear();
+  record.mutable_config()->insert(config->begin(), config->end());
   daemon_.Publish({record});
   ASSERT_TRUE(Get(Ask(), &response).ok());
   EXPECT_EQ(response.match(), v1::ENVIRONMENT_DIFFERS);
