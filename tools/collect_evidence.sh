@@ -48,6 +48,17 @@ gemm m=2048 n=2048 k=2048 dtype=fp32
 gemm m=512 n=4096 k=1024 dtype=fp32
 gemm m=16 n=4096 k=4096 dtype=fp32
 END
+suite gemm_fp8 <<'END'
+gemm m=16 n=28672 k=4096 dtype=fp8_e4m3 out=bf16
+gemm m=64 n=8192 k=28672 dtype=fp8_e4m3 out=bf16
+gemm m=2048 n=8192 k=8192 dtype=fp8_e4m3 out=bf16 scale=tensor
+gemm m=4096 n=4096 k=14336 dtype=fp8_e4m3 out=bf16 scale=row
+gemm m=4096 n=4096 k=4096 dtype=fp8_e4m3 out=bf16 scale=block128
+END
+suite gemm_int <<'END'
+gemm m=4096 n=4096 k=4096 dtype=int8 out=bf16 scale=row
+gemm m=64 n=8192 k=8192 dtype=int8 out=bf16 scale=row
+END
 suite gemm_wq <<'END'
 gemm_wq m=1 n=28672 k=4096 dtype=bf16
 gemm_wq m=16 n=28672 k=4096 dtype=bf16
@@ -84,6 +95,15 @@ dequantize rows=16384 cols=8192 dtype=bf16 qtype=int4 granularity=group32
 permute d0=16384 d1=16384 dtype=bf16 perm=10
 reduce rows=16384 cols=16384 dtype=bf16
 layernorm rows=32768 cols=4096 dtype=bf16 quant=int8
+layernorm rows=16384 cols=8192 dtype=bf16 residual=1 pre=relu bias=1
+layernorm rows=8192 cols=32768 dtype=bf16
+softmax rows=8192 cols=32768 dtype=bf16 mask=1
+reduce rows=16384 cols=16384 dtype=bf16 axis=full kind=argmax
+permute d0=16 d1=16 d2=32 d3=1 d4=64 d5=2 d6=64 d7=2 dtype=bf16 perm=2461357
+contiguous d0=4096 d1=16384 dtype=bf16 s0=32768 s1=1
+elementwise n=65536 d1=4096 dtype=bf16 chain=add(a,b:1)
+elementwise n=134217728 dtype=bf16 chain=add(a,b) inplace=1
+elementwise n=134217728 dtype=bf16 chain=relu(add(a,b)) out=fp32
 elementwise n=134217728 dtype=bf16 chain=relu(add(a,b))
 elementwise n=134217728 dtype=fp32 chain=fma(a,b,c)
 elementwise n=1000003 dtype=fp16 chain=gelu(a)
