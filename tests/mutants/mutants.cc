@@ -28,8 +28,9 @@ std::string Text(const Struct& object, const std::string& name) {
 }
 
 absl::StatusOr<Mutant> ParseMutant(const Struct& object) {
-  static const std::set<std::string> known = {"id", "template", "kind",   "file",    "find",      "occurrence",
-                                              "op", "config",   "expect", "replace", "racecheck", "note"};
+  static const std::set<std::string> known = {"id",         "template",    "kind",   "file",   "find",
+                                              "occurrence", "op",          "config", "expect", "replace",
+                                              "racecheck",  "async_order", "note"};
   Mutant mutant;
   mutant.id = Text(object, "id");
   const auto bad = [&](const std::string& what) {
@@ -55,6 +56,7 @@ absl::StatusOr<Mutant> ParseMutant(const Struct& object) {
     if (mutant.occurrence < 1) return bad("occurrence counts from 1");
   }
   if (const Value* const value = Field(object, "racecheck")) mutant.racecheck = value->bool_value();
+  if (const Value* const value = Field(object, "async_order")) mutant.async_order = value->bool_value();
   if (const Value* const value = Field(object, "expect")) {
     for (const Value& item : value->list_value().values()) {
       v1::Outcome outcome = v1::OUTCOME_UNSPECIFIED;

@@ -30,6 +30,8 @@ struct Mutant {
   std::set<v1::Outcome> expect;
   // A race that may happen to go well: compute-sanitizer's racecheck may be needed to find it.
   bool racecheck = false;
+  // Its machine code is out of order (async_order.h): what neither verification nor racecheck finds.
+  bool async_order = false;
   // What is wrong, for people.
   std::string note;
 };

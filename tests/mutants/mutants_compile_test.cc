@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "tests/mutants/async_order.h"
 #include "tests/mutants/mutants.h"
 #include "tuner/compile/worker_compiler.h"
 
@@ -80,6 +81,11 @@ TEST(MutantsCompileTest, EveryMutantCompilesToSomethingElse) {
     EXPECT_NE(results.at(mutant).digest(), results.at(right).digest()) << mutant << " changes nothing";
     const absl::Status attached = AttachArtifact(results.at(mutant), plans.at(mutant));
     EXPECT_TRUE(attached.ok()) << mutant << ": " << attached;
+    EXPECT_EQ(AsyncOrderFaults(results.at(right).cubin()), "") << right;
+  }
+  for (const Mutant& mutant : suite.mutants) {
+    if (!mutant.async_order) continue;
+    EXPECT_NE(AsyncOrderFaults(results.at(mutant.id).cubin()), "") << mutant.id;
   }
 }
 
