@@ -409,7 +409,9 @@ TEST_P(StoreConformanceTest, F3_ParallelWritersAndReaders) {
   EXPECT_EQ(store_->ListTrials({}, 1000, "")->items.size(), static_cast<size_t>(kThreads * kWrites));
   EXPECT_EQ(*store_->CurrentGeneration(), kThreads * kWrites / 10);
   std::set<int64_t> generations;
-  for (const auto& r : store_->ListRecords({.include_superseded = true}, 1000, "")->items) {
+  // Named: a range-based for keeps the items of a temporary, not the temporary.
+  const auto all = store_->ListRecords({.include_superseded = true}, 1000, "");
+  for (const auto& r : all->items) {
     EXPECT_TRUE(generations.insert(r.from_generation()).second) << "a generation twice";
   }
 }
