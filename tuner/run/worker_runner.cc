@@ -56,6 +56,28 @@ void SetFate(v1::Outcome outcome, const std::string& message, Result* result) {
 
 }  // namespace
 
+template <typename Result>
+absl::StatusOr<Result> WorkerRunner::ResultOf(const Reply& reply, int timeout_ms,
+                                              const Result& (Frame::*answer)() const) {
+  Result result;
+  switch (reply.fate) {
+    case Fate::kAnswered:
+      return (reply.frame.*answer)();
+    case Fate::kRefused:
+      return RefusedStatus(reply.frame);
+    case Fate::kTimedOut:
+      SetFate(v1::TIMEOUT, TimeoutMessage(timeout_ms), &result);
+      break;
+    case Fate::kDied:
+      SetFate(v1::CRASHED, reply.detail, &result);
+      break;
+    case Fate::kNotBegun:
+      SetFate(v1::DEVICE_LOST, reply.detail, &result);
+      break;
+  }
+  return result;
+}
+
 absl::StatusOr<std::unique_ptr<WorkerRunner>> WorkerRunner::Create(Options options) {
   if (options.device < 0) return absl::InvalidArgumentError("a device number is not negative");
   if (options.worker_path.empty()) options.worker_path = ExecutableDir() + "/rooftune-worker";
@@ -283,24 +305,10 @@ absl::StatusOr<worker::v1::PrepareResult> WorkerRunner::Prepare(const worker::v1
   *frame.mutable_prepare() = request;
   const int timeout_ms = TimeoutOr(request.timeout_ms(), kDefaultPrepareMs);
   RT_ASSIGN_OR_RETURN(const Reply reply, Call(std::move(frame), timeout_ms, false));
-  worker::v1::PrepareResult result;
-  switch (reply.fate) {
-    case Fate::kAnswered:
-      result = reply.frame.prepare_result();
-      break;
-    case Fate::kRefused:
-      return RefusedStatus(reply.frame);
-    case Fate::kTimedOut:
-      SetFate(v1::TIMEOUT, TimeoutMessage(timeout_ms), &result);
-      break;
-    case Fate::kDied:
-      SetFate(v1::CRASHED, reply.detail, &result);
-      break;
-    case Fate::kNotBegun:
-      if (!ever_started_) return Error(absl::StatusCode::kUnavailable, "NO_GPU", reply.detail);
-      SetFate(v1::DEVICE_LOST, reply.detail, &result);
-      break;
+  if (reply.fate == Fate::kNotBegun && !ever_started_) {
+    return Error(absl::StatusCode::kUnavailable, "NO_GPU", reply.detail);
   }
+  RT_ASSIGN_OR_RETURN(worker::v1::PrepareResult result, ResultOf(reply, timeout_ms, &Frame::prepare_result));
   if (result.outcome() == v1::OK) {
     problem_ = request;
     is_prepared_ = true;
@@ -313,24 +321,7 @@ absl::StatusOr<RunResult> WorkerRunner::CallForResult(Frame request, int timeout
     return Error(absl::StatusCode::kFailedPrecondition, "NOT_PREPARED", "Prepare a problem first");
   }
   RT_ASSIGN_OR_RETURN(const Reply reply, Call(std::move(request), timeout_ms, true));
-  RunResult result;
-  switch (reply.fate) {
-    case Fate::kAnswered:
-      result = reply.frame.run_result();
-      break;
-    case Fate::kRefused:
-      return RefusedStatus(reply.frame);
-    case Fate::kTimedOut:
-      SetFate(v1::TIMEOUT, TimeoutMessage(timeout_ms), &result);
-      break;
-    case Fate::kDied:
-      SetFate(v1::CRASHED, reply.detail, &result);
-      break;
-    case Fate::kNotBegun:
-      SetFate(v1::DEVICE_LOST, reply.detail, &result);
-      break;
-  }
-  return result;
+  return ResultOf(reply, timeout_ms, &Frame::run_result);
 }
 
 absl::StatusOr<worker::v1::VendorResult> WorkerRunner::ListVendor(const worker::v1::VendorRequest& request) {
@@ -341,23 +332,7 @@ absl::StatusOr<worker::v1::VendorResult> WorkerRunner::ListVendor(const worker::
   *frame.mutable_vendor() = request;
   const int timeout_ms = TimeoutOr(request.timeout_ms(), kDefaultBaselineMs);
   RT_ASSIGN_OR_RETURN(const Reply reply, Call(std::move(frame), timeout_ms, true));
-  worker::v1::VendorResult result;
-  switch (reply.fate) {
-    case Fate::kAnswered:
-      return reply.frame.vendor_result();
-    case Fate::kRefused:
-      return RefusedStatus(reply.frame);
-    case Fate::kTimedOut:
-      SetFate(v1::TIMEOUT, TimeoutMessage(timeout_ms), &result);
-      break;
-    case Fate::kDied:
-      SetFate(v1::CRASHED, reply.detail, &result);
-      break;
-    case Fate::kNotBegun:
-      SetFate(v1::DEVICE_LOST, reply.detail, &result);
-      break;
-  }
-  return result;
+  return ResultOf(reply, timeout_ms, &Frame::vendor_result);
 }
 
 absl::StatusOr<RunResult> WorkerRunner::Run(const worker::v1::RunRequest& request) {
@@ -457,24 +432,10 @@ absl::StatusOr<worker::v1::CalibrateResult> WorkerRunner::Calibrate(const worker
   RT_ASSIGN_OR_RETURN(const Reply reply, Call(std::move(frame), timeout_ms, false));
   // Calibrating frees the problem's memory.
   is_prepared_ = false;
-  worker::v1::CalibrateResult result;
-  switch (reply.fate) {
-    case Fate::kAnswered:
-      return reply.frame.calibrate_result();
-    case Fate::kRefused:
-      return RefusedStatus(reply.frame);
-    case Fate::kTimedOut:
-      SetFate(v1::TIMEOUT, TimeoutMessage(timeout_ms), &result);
-      break;
-    case Fate::kDied:
-      SetFate(v1::CRASHED, reply.detail, &result);
-      break;
-    case Fate::kNotBegun:
-      if (!ever_started_) return Error(absl::StatusCode::kUnavailable, "NO_GPU", reply.detail);
-      SetFate(v1::DEVICE_LOST, reply.detail, &result);
-      break;
+  if (reply.fate == Fate::kNotBegun && !ever_started_) {
+    return Error(absl::StatusCode::kUnavailable, "NO_GPU", reply.detail);
   }
-  return result;
+  return ResultOf(reply, timeout_ms, &Frame::calibrate_result);
 }
 
 }  // namespace rooftune

@@ -81,6 +81,11 @@ class WorkerRunner : public Runner {
 
   explicit WorkerRunner(Options options) : options_(std::move(options)) {}
 
+  // What a call came to: the answer, or the outcome that its fate means. The Status of a refusal.
+  template <typename Result>
+  static absl::StatusOr<Result> ResultOf(const Reply& reply, int timeout_ms,
+                                         const Result& (worker::v1::Frame::*answer)() const);
+
   // Sends a request until it was begun, with the problem set up again where that is needed. CANCELLED after
   // Interrupt(). Fate kNotBegun = the device is lost.
   absl::StatusOr<Reply> Call(worker::v1::Frame request, int timeout_ms, bool needs_problem);

@@ -64,8 +64,9 @@ class StopCriterion {
 
 // Which bursts to believe in the cool state, from the SM clock before and after each. What earlier load left behind shows
 // at the start: a burst that starts more than 3 % below the highest clock seen is throttled. A kernel that draws much
-// power loses some clock within each of its own bursts, so ends are compared with this kernel's other ends. After three
-// rejections in a row a card that can't hold its clock makes its own clock the reference. One gate a kernel.
+// power loses some clock within each of its own bursts, so ends are compared with this kernel's other ends. The third
+// such burst in a row is believed: the card can't hold its clock, and its own clock becomes the reference. One gate a
+// kernel.
 class ClockGate {
  public:
   explicit ClockGate(double reference_mhz = 0) : reference_mhz_(reference_mhz) {}

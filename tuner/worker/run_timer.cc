@@ -20,7 +20,8 @@ constexpr double kLeadInBelowUs = 5000;
 // An H200 that was throttled by 0.5 s of load is back at its cool rate after 100 ms (measured 2026-11-29).
 constexpr double kLongestRestMs = 100;
 constexpr int kFirstSamples = 3;
-// After that many samples less is enough to give a candidate up: 1.25 times the best becomes 1.08 times.
+// After that many samples a time is known well enough to give a candidate up at this share of options.abandon_above_us:
+// the limit of a first burst allows for throttling.
 constexpr double kCloserLook = 0.865;
 // One run this many times slower than where a candidate is given up is enough to know it; less may be a cold start.
 constexpr double kHopeless = 3;
@@ -126,10 +127,12 @@ absl::Status KernelTimer::Burst(int max_samples) {
   const int limit = std::max(1, std::min(max_samples, kMaxBurstSamples));
   const int samples = std::clamp(static_cast<int>(fit), 1, limit);
   const bool cool = options_.clock() != v1::SUSTAINED;
-  if (work_.restore) {
-    RT_RETURN_IF_ERROR(work_.restore());
-    RT_RETURN_IF_ERROR(context_.gpu.Synchronize("restoring the inputs"));
-  }
+  if (work_.restore) RT_RETURN_IF_ERROR(work_.restore());
+  // Whoever ran before left lines of these buffers in the L2. A kernel whose own lines are the first to be evicted
+  // would find them there burst after burst.
+  RT_RETURN_IF_ERROR(Flush(Rotation::kCold));
+  // Neither belongs to the burst, whose length tells of contention.
+  RT_RETURN_IF_ERROR(context_.gpu.Synchronize("before the burst"));
   if (cool && rest_ms_ > 0) absl::SleepFor(absl::Milliseconds(rest_ms_));
   std::vector<int> executions;
   const GpuReading before = context_.monitor != nullptr ? context_.monitor->Read() : GpuReading();
@@ -181,9 +184,6 @@ bool KernelTimer::GaveUp() const { return samples().empty() && contended_bursts_
 
 absl::Status KernelTimer::EnqueueBurst(int samples, std::vector<int>* executions) {
   RT_RETURN_IF_ERROR(context_.support.Clock(clock_words_.ptr()));
-  // Whoever ran before left lines of these buffers in the L2. A kernel whose own lines are the first to be evicted would
-  // find them there burst after burst.
-  RT_RETURN_IF_ERROR(Flush(Rotation::kCold));
   if (sample_us_ < kLeadInBelowUs) {
     RT_ASSIGN_OR_RETURN(const int lead_in, NextChunk());
     if (stop_.samples().empty()) warmup_launches_ += lead_in;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/template_library.h"
+#include "tests/mutants/machine_code.h"
 #include "tuner/worker/nvrtc.h"
 
 namespace rooftune {
@@ -73,29 +74,13 @@ TEST(WgmmaCompileTest, FewRowsAddedWithinACluster) {
              40, 160);
 }
 
-// Opcodes: bits 0 to 8 of an instruction of 16 bytes; bits 9 to 11 say where its operands are. Read off disassemblies
-// (nvdisasm 13) of this template's kernels, and found in no kernel that does not use the instruction.
-constexpr int kHgmma = 0x1f0, kIgmma = 0x1f1, kQgmma = 0x1f3;  // products of 16-bit floats, int8, 8-bit floats
-constexpr int kUtmaldg = 0x1b4, kUtmastg = 0x1b5;              // tensor copies to and from shared memory
-constexpr int kLdl = 0x183, kStl = 0x187;                      // local memory
+using namespace opcode;
 
-template <typename T>
-T At(const std::string& bytes, uint64_t offset) {
-  T value = {};
-  if (offset + sizeof(T) <= bytes.size()) std::memcpy(&value, bytes.data() + offset, sizeof(T));
-  return value;
-}
-
-// How often each opcode is in the sections of code: those with SHF_EXECINSTR (4) among the section headers, which the
-// 64-bit ELF header has the place (40), size (58) and number (60) of.
+// How often each instruction is in the code.
 std::map<int, int> Opcodes(const std::string& cubin) {
   std::map<int, int> counts;
-  const auto headers = At<uint64_t>(cubin, 40);
-  for (int i = 0; i < At<uint16_t>(cubin, 60); ++i) {
-    const uint64_t header = headers + static_cast<uint64_t>(i) * At<uint16_t>(cubin, 58);
-    if ((At<uint64_t>(cubin, header + 8) & 4) == 0) continue;
-    const auto from = At<uint64_t>(cubin, header + 24), size = At<uint64_t>(cubin, header + 32);
-    for (uint64_t at = from; at < from + size; at += 16) ++counts[static_cast<int>(At<uint64_t>(cubin, at) & 0x1ff)];
+  for (const auto& section : MachineCode(cubin)) {
+    for (const Instruction& code : section) ++counts[code.name()];
   }
   return counts;
 }
