@@ -11,7 +11,7 @@
 namespace rooftune {
 
 // Options of the first measurement of every candidate: enough to tell who is worth the final race.
-// `best_us` is the best so far (0 = none): a candidate three times slower is given up early.
+// `best_us` is the best so far (0 = none): a slower candidate is given up early (kAbandonFactor).
 worker::v1::MeasureOptions ScreeningOptions(const v1::SweepSpec& spec, const v1::Bounds& bounds, double best_us);
 
 // Options of the final interleaved race, whose figures are served.
