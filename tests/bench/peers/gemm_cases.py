@@ -193,7 +193,7 @@ def fp8_gemm(label, m, n, k):
         "cublaslt_best": lambda c: _lt_best(c, _problem_of(c, m, n, k), "cublaslt_best", fast),
     }
     return Case(
-        f"gemm m={m} n={n} k={k} dtype=fp8_e4m3 out=bf16",
+        f"gemm m={m} n={n} k={k} dtype=fp8_e4m3 out=bf16 scale=tensor",
         f"{label} {m}x{n}x{k} fp8",
         {"m": m, "n": n, "k": k},
         make,

@@ -181,7 +181,9 @@ class Telemetry:
             import pynvml
 
             pynvml.nvmlInit()
-            self._nvml, self._handle = pynvml, pynvml.nvmlDeviceGetHandleByIndex(0)
+            # By UUID: NVML counts the machine's cards, PyTorch those that CUDA_VISIBLE_DEVICES shows.
+            uuid = f"GPU-{torch.cuda.get_device_properties(0).uuid}"
+            self._nvml, self._handle = pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid)
         except Exception:  # noqa: BLE001 -- no NVML: the row says nothing of clocks
             self._nvml = None
 
