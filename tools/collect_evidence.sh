@@ -2,6 +2,9 @@
 # collect_evidence.sh OUT [BIN]: runs the documented suites on the GPU of this machine by a private daemon and writes one
 # evidence file a suite to OUT/<suite>/<date>.jsonl.gz. BIN holds the binaries (build/release/bin). Needs a GPU; takes a
 # few minutes. `tools/summarize.py` makes docs/evidence/summary.json and the tables from such files.
+#   ROOFTUNE_SUITES   only these suites ("gemm_fp8 rows"), so that they can be split over several cards
+#   ROOFTUNE_TRIALS   trials a sweep (160)
+#   ROOFTUNE_AFTER    a command to run last, beside the daemon
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 out=$(mkdir -p "$1" && cd "$1" && pwd)
@@ -20,6 +23,7 @@ rooftune devices calibrate
 # suite NAME: reads operators from stdin, tunes each and exports the suite's sweeps.
 suite() {
   local name=$1 sweeps=() op sweep
+  [[ " ${ROOFTUNE_SUITES:-$name} " == *" $name "* ]] || return 0
   while read -r op; do
     [ -n "$op" ] || continue
     # shellcheck disable=SC2086 -- an operator is several words
