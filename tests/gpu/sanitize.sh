@@ -5,7 +5,8 @@
 # Several runs go side by side: nothing is timed, and each has a lease and ports of its own.
 #   COMPUTE_SANITIZER   the tool, if it is not where it is usually installed
 #   SANITIZE_JOBS       runs side by side (cores, 6 at most)
-#   SANITIZE_LIMIT_S    seconds of one run (60)
+#   SANITIZE_LIMIT_S    seconds of one run (240; racecheck of kernels with many barriers takes long)
+#   SANITIZE_ONLY       only runs whose "TOOL NAME" matches this extended regular expression
 #   SANITIZE_TOTAL_S    no run starts after so long, and those that are left are reported as not run (300)
 # Exit code 0: clean; 1: something was found, or not all was run; 77: there is no compute-sanitizer.
 set -uo pipefail
@@ -13,7 +14,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 bin=$(cd "$1" && pwd)
 report=${2:-sanitize}
 logs=$report.d
-limit=${SANITIZE_LIMIT_S:-60}
+limit=${SANITIZE_LIMIT_S:-240}
 total=${SANITIZE_TOTAL_S:-300}
 cores=$(nproc)
 jobs=${SANITIZE_JOBS:-$((cores < 6 ? cores : 6))}
@@ -63,6 +64,7 @@ check() {
 mkdir -p "$logs/rows"
 number=0
 run() {
+  [[ "$1 $2" =~ ${SANITIZE_ONLY:-.} ]] || return 0
   while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
   check "$1" "$2" "$number" &
   number=$((number + 1))
