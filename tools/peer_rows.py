@@ -60,6 +60,13 @@ class RowError(Exception):
     """A file of rows that can't be used."""
 
 
+def evidence_suite(suite: str, dtype: str) -> str:
+    """Suite of docs/evidence/summary.json that a row of a comparison belongs to."""
+    if suite != "gemm":
+        return {"memory_bound": "rows"}.get(suite, suite)
+    return "gemm_fp8" if dtype.startswith("fp8") else f"gemm_{dtype}"
+
+
 def median(values) -> float:
     ordered = sorted(values)
     if not ordered:

@@ -178,13 +178,6 @@ def rows_of_file(path: pathlib.Path, root: pathlib.Path, kinds: dict) -> list:
             for (sweep, who), record in best.items() if who == "served" or record is not best[sweep, "served"]]
 
 
-def peer_suite(row: dict) -> str:
-    """Suite of a comparison's row."""
-    if row["run"]["suite"] == "memory_bound":
-        return "rows"
-    return "gemm_fp8" if row["dtype"].startswith("fp8") else f"gemm_{row['dtype']}"
-
-
 def peer_row(row: dict, name: str, facts: dict, kinds: dict, source: str) -> dict:
     """Of provider `name` of a comparison; `facts`: what depends on who made the kernel."""
     entry, run, bounds = row["providers"][name], row["run"], row["bounds"]
@@ -195,7 +188,7 @@ def peer_row(row: dict, name: str, facts: dict, kinds: dict, source: str) -> dic
     made = {}
     for key, value in (
             ("device", run["device"]), ("driver", run["driver"]), ("nvrtc", environment.get("nvrtc")),
-            ("suite", peer_suite(row)), ("op", op_name(row["op"], shape)), ("shape", shape), ("dtype", dtype),
+            ("suite", peer_rows.evidence_suite(row["run"]["suite"], row["dtype"])), ("op", op_name(row["op"], shape)), ("shape", shape), ("dtype", dtype),
             *facts.items(), ("time_us", rounded(entry["median_us"])), ("ci_us", [rounded(v) for v in entry["ci_us"]]),
             ("floor_us", rounded(bounds.get("floor_us", 0))), ("attainable_us", rounded(bounds.get("attainable_us", 0))),
             ("bound", bounds.get("bound")), ("clock", row["clock"]), ("l2", row["l2"].split(",")[0]), ("warmup", 1),

@@ -84,7 +84,7 @@ struct RtQuantized {
 
   __device__ __forceinline__ void store_stream(void* p) const {
     if constexpr (kBits == 8) {
-      asm volatile("st.global.cs.u8 [%0], %1;" ::"l"(p), "r"(word[0]) : "memory");
+      asm volatile("st.global.u8 [%0], %1;" ::"l"(p), "r"(word[0]) : "memory");
     } else {
       rt_store_stream<kBits / 8>(p, word);
     }
@@ -92,7 +92,7 @@ struct RtQuantized {
 
   __device__ __forceinline__ void load_stream(const void* p) {
     if constexpr (kBits == 8) {
-      asm volatile("ld.global.L1::no_allocate.u8 %0, [%1];" : "=r"(word[0]) : "l"(p));
+      asm volatile("ld.global.u8 %0, [%1];" : "=r"(word[0]) : "l"(p));
     } else {
       rt_load_stream<kBits / 8>(p, word);
     }

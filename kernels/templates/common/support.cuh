@@ -24,11 +24,10 @@ struct alignas(16) RtVec16 {
   rt_u32 x, y, z, w;
 };
 
-// Data that is used once: kept out of L1, so that L1 does not churn; L2 keeps its normal policy, so that a read of
-// a big buffer evicts what was there before.
+// Without cache hints, as in vector.cuh. L2's normal policy: a read of a big buffer evicts what was there before.
 __device__ __forceinline__ RtVec16 rt_load_stream(const RtVec16* p) {
   RtVec16 v;
-  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(p));
   return v;
@@ -39,7 +38,7 @@ __device__ __forceinline__ RtVec16 rt_load_l2(const RtVec16* p) {
   return v;
 }
 __device__ __forceinline__ void rt_store_stream(RtVec16* p, RtVec16 v) {
-  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                : "memory");
 }
 __device__ __forceinline__ rt_u32 rt_fold(RtVec16 v) { return v.x ^ v.y ^ v.z ^ v.w; }

@@ -11,14 +11,16 @@ from provider import Failed, Provider
 class Case:
     """`op`: rooftune's text. `make(generator)`: inputs by tensor name, among them those of the recipe. `outputs`:
     (name, shape, dtype) in order. `reference(inputs)`: {output: double tensor, or a function of the output that
-    returns what compare() returns}. `builders`: {provider: function(context)}. `bytes`: every tensor once."""
+    returns what compare() returns}. `builders`: {provider: function(context)}. `bytes`: every tensor once. `tolerance`:
+    multiplies the bound of an element for everybody, where the hardware's own sums need it."""
 
     def __init__(
-        self, op, label, shape, make, outputs, reference, builders, bytes_moved, flops=0, dtype="bf16", scalars=None
+        self, op, label, shape, make, outputs, reference, builders, bytes_moved, flops=0, dtype="bf16", scalars=None,
+        tolerance=1.0,
     ):
         self.op, self.label, self.shape, self.make, self.outputs = op, label, shape, make, outputs
         self.reference, self.builders, self.bytes, self.flops = reference, builders, int(bytes_moved), int(flops)
-        self.dtype, self.scalars = dtype, scalars or {}
+        self.dtype, self.scalars, self.tolerance = dtype, scalars or {}, tolerance
 
 
 class Context:

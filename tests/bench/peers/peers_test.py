@@ -160,6 +160,16 @@ class RecordsTest(unittest.TestCase):
         self.assertEqual((facts["served"], facts["record"]), ("CUBLASLT", {"name": "s", "template_id": "t"}))
 
 
+class ExportTest(unittest.TestCase):
+    def test_evidence_is_of_one_suite(self):
+        cases = [types.SimpleNamespace(op="gemm", label=dtype, dtype=dtype) for dtype in ("bf16", "fp8_e4m3")]
+        arguments = ["rows.ndjson", "--export", "trials.jsonl.gz"]
+        with contextlib.redirect_stderr(io.StringIO()) as text:
+            self.assertEqual(suite.main("gemm", "", lambda: cases, dict, arguments), 2)
+        self.assertIn("gemm_bf16, gemm_fp8", text.getvalue())
+        self.assertEqual(peer_rows.evidence_suite("memory_bound", "bf16"), "rows")
+
+
 class FakeHarness:
     """Captures nothing; `result` is what the check of an output gives."""
 
@@ -174,13 +184,13 @@ class FakeHarness:
         return [], True
 
 
-def context_of(error=0.0017, worst=0.4):
+def context_of(error=0.0017, worst=0.4, tolerance=1.0):
     return types.SimpleNamespace(
         harness=FakeHarness(),
         output_bytes=8,
         rotates=True,
         outs=[{}],
-        case=types.SimpleNamespace(bytes=8, label="case"),
+        case=types.SimpleNamespace(bytes=8, label="case", tolerance=tolerance),
         check=lambda outputs: {"error": error, "worst": worst},
     )
 
@@ -204,6 +214,7 @@ class ExamineTest(unittest.TestCase):
     def test_a_peer_that_rounds_more_often_says_so(self):
         self.assertEqual(self.examine(context_of(worst=3))[1]["status"], "wrong")
         self.assertEqual(self.examine(context_of(worst=3), tolerance=4)[1]["status"], "ok")
+        self.assertEqual(self.examine(context_of(worst=3, tolerance=4))[1]["status"], "ok")
 
     def test_a_copy_that_does_not_copy(self):
         self.assertEqual(self.examine(context_of(), check=lambda: True)[1]["status"], "ok")

@@ -75,6 +75,7 @@ def parse(description, arguments):
     parser.add_argument("--budget-seconds", type=float, help="begin no shape that may not be done in time")
     parser.add_argument("--retune", action="store_true", help="tune also what the store holds")
     parser.add_argument("--no-calibrate", action="store_true", help="take the bounds from the profile")
+    parser.add_argument("--export", type=pathlib.Path, metavar="FILE", help="write all sweeps with their trials as evidence")
     parser.add_argument("--list", action="store_true", help="only print the labels")
     options = parser.parse_args(arguments)
     if options.rounds < 1 or options.max_trials < 1:
@@ -162,7 +163,7 @@ def examine(context, provider) -> tuple:
         result = {"error": 0.0 if provider.check() else float("inf"), "worst": 0.0}
     else:
         result = context.check(outputs)
-    if not is_right(result, provider.tolerance):
+    if not is_right(result, provider.tolerance * context.case.tolerance):
         text = f"error {result['error']:.2e}, worst element {result['worst']:.3g} of its bound"
         kept = {k: entry[k] for k in ("config", "note") if k in entry}
         return None, problem(provider.role, "wrong", text, **kept)
@@ -337,6 +338,10 @@ def main(suite, description, make_cases, more_versions, arguments) -> int:
     if options.list:
         print("\n".join(c.label for c in cases))
         return 0
+    suites = {peer_rows.evidence_suite(suite, c.dtype) for c in cases}
+    if options.export and len(suites) != 1:
+        print(f"--export takes cases of one suite, not of {', '.join(sorted(suites)) or 'none'}: choose by --only", file=sys.stderr)
+        return 2
     from precompile import Pool
 
     options.budget = Budget(options.budget_seconds)
@@ -348,7 +353,11 @@ def main(suite, description, make_cases, more_versions, arguments) -> int:
             rooftune.calibrate()
             phases.done("calibration")
         print(f"started ({' '.join(f'{name} {seconds} s' for name, seconds in phases.seconds.items())})", flush=True)
-        return measure_all(suite, cases, more_versions, options, rooftune, pool)
+        code = measure_all(suite, cases, more_versions, options, rooftune, pool)
+        if options.export:
+            options.export.parent.mkdir(parents=True, exist_ok=True)
+            rooftune.run("export", "--suite", " ".join(suites), "-o", str(options.export))
+        return code
     except DaemonError as error:
         print(error, file=sys.stderr)
         return 1
