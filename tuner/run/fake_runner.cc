@@ -236,6 +236,10 @@ absl::StatusOr<worker::v1::RaceResult> FakeRunner::Race(const worker::v1::RaceRe
     } else {
       RT_ASSIGN_OR_RETURN(*result.add_result(), Run(entrant.candidate()));
     }
+    worker::v1::RunResult& last = *result.mutable_result(result.result_size() - 1);
+    std::vector<double> samples(last.measurement().sample_us().begin(), last.measurement().sample_us().end());
+    std::shuffle(samples.begin(), samples.end(), random_);
+    last.mutable_round_us()->Add(samples.begin(), samples.end());  // one sample a round
   }
   return result;
 }

@@ -39,7 +39,21 @@ Score MakeScore(double value, double low, double high) {
   return {value, std::min(low > 0 ? low : value, value), std::max(high > 0 ? high : value, value)};
 }
 
-bool Overlap(const Score& a, const Score& b) { return a.low <= b.high && b.low <= a.high; }
+// How much faster a kernel must be in each pair to count as faster.
+constexpr double kPairedMargin = 1.001;
+
+// Place of the lower end of the 95 % interval of the median among n values in ascending order (order statistics: at most
+// 2.5 % that so few of n lie below the median). -1 if n is too small for one.
+int LowerPlace(size_t n) {
+  double probability = std::pow(0.5, static_cast<double>(n));
+  double sum = 0;
+  int place = -1;
+  for (size_t k = 0; k < n && (sum += probability) <= 0.025; ++k) {
+    place = static_cast<int>(k);
+    probability *= static_cast<double>(n - k) / static_cast<double>(k + 1);
+  }
+  return place;
+}
 
 // "13.0" of "13.0.48".
 std::string MajorMinor(const std::string& version) {
@@ -126,6 +140,19 @@ std::vector<int> SelectFinalists(const std::vector<v1::Trial>& trials, int limit
   return order;
 }
 
+bool Beats(const RaceEntry& a, const RaceEntry& b, v1::Objective objective) {
+  if (!NeedsEnergy(objective)) {
+    std::vector<double> ratios;
+    for (size_t i = 0; i < std::min(a.round_us.size(), b.round_us.size()); ++i) {
+      if (a.round_us[i] > 0 && b.round_us[i] > 0) ratios.push_back(b.round_us[i] / a.round_us[i]);
+    }
+    std::sort(ratios.begin(), ratios.end());
+    const int place = LowerPlace(ratios.size());
+    if (place >= 0) return ratios[static_cast<size_t>(place)] > kPairedMargin;
+  }
+  return ScoreOf(a.measurement, objective).high < ScoreOf(b.measurement, objective).low;
+}
+
 RaceVerdict JudgeRace(const std::vector<RaceEntry>& entries, v1::Objective objective) {
   RaceVerdict verdict;
   std::vector<int> order;
@@ -140,7 +167,7 @@ RaceVerdict JudgeRace(const std::vector<RaceEntry>& entries, v1::Objective objec
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return score(a).value < score(b).value; });
   std::vector<int> tied;
   for (const int i : order) {
-    if (Overlap(score(i), score(order[0]))) tied.push_back(i);
+    if (!Beats(entry(order[0]), entry(i), objective)) tied.push_back(i);
   }
   verdict.winner = *std::min_element(tied.begin(), tied.end(), [&](int a, int b) {
     return std::make_tuple(entry(a).workspace_bytes, entry(a).shared_bytes, a) <
@@ -151,7 +178,7 @@ RaceVerdict JudgeRace(const std::vector<RaceEntry>& entries, v1::Objective objec
   }
   for (const int i : order) {
     if (!entry(i).incumbent) continue;
-    verdict.keep_incumbent = i == verdict.winner || score(verdict.winner).high >= score(i).low;
+    verdict.keep_incumbent = i == verdict.winner || !Beats(entry(verdict.winner), entry(i), objective);
   }
   return verdict;
 }
@@ -193,20 +220,19 @@ KindVerdict JudgeKind(const std::vector<RaceEntry>& entries, bool vendor, v1::Ob
 ProviderVerdict JudgeProviders(const std::vector<RaceEntry>& entries, bool vendor_serves, v1::Objective objective) {
   const KindVerdict templates = JudgeKind(entries, false, objective);
   const KindVerdict vendor = JudgeKind(entries, true, objective);
-  const auto score = [&](int i) { return ScoreOf(entries[static_cast<size_t>(i)].measurement, objective); };
+  const auto entry = [&entries](int i) -> const RaceEntry& { return entries[static_cast<size_t>(i)]; };
   ProviderVerdict verdict;
   verdict.best_template = templates.best;
   verdict.best_vendor = vendor.best;
   bool serve_vendor = vendor.best >= 0;
   if (templates.best >= 0 && vendor.best >= 0) {
     // The winner of a tie may be a little slower than the fastest.
-    Score own = score(templates.best);
-    for (const int i : templates.ties) {
-      own.low = std::min(own.low, score(i).low);
-      own.high = std::min(own.high, score(i).high);
-    }
-    const Score library = score(vendor.best);
-    serve_vendor = vendor_serves ? own.high >= library.low : library.high < own.low;
+    std::vector<int> own = templates.ties;
+    own.push_back(templates.best);
+    const RaceEntry& library = entry(vendor.best);
+    serve_vendor = vendor_serves
+                       ? std::none_of(own.begin(), own.end(), [&](int i) { return Beats(entry(i), library, objective); })
+                       : std::all_of(own.begin(), own.end(), [&](int i) { return Beats(library, entry(i), objective); });
   }
   verdict.served = serve_vendor ? vendor.best : templates.best;
   verdict.ties = serve_vendor ? vendor.ties : templates.ties;

@@ -50,9 +50,9 @@ bool NeedsEnergy(v1::Objective objective);
 // 3 % of the best value; best first, at most `limit`.
 std::vector<int> SelectFinalists(const std::vector<v1::Trial>& trials, int limit, v1::Objective objective = v1::TIME);
 
-// Index of the entrant to crown among finalists raced together: the lowest score; among those whose
-// interval overlaps its (a tie), the one with the smaller footprint (workspace, then shared memory, then
-// order). -1 if none has a measurement.
+// Index of the entrant to crown among finalists raced together: the lowest score; among those that it does not
+// beat beyond noise (a tie), the one with the smaller footprint (workspace, then shared memory, then order). -1 if none
+// has a measurement.
 struct RaceEntry {
   v1::Measurement measurement;
   v1::Outcome outcome = v1::OK;
@@ -63,12 +63,18 @@ struct RaceEntry {
   bool vendor = false;
   // Two launches on equal inputs gave other bits.
   bool nondeterministic = false;
+  // RunResult.round_us.
+  std::vector<double> round_us = {};
 };
+// Whether `a` is faster than `b` beyond noise. By time and with at least six rounds in which both were measured: the
+// 95 % interval of the median ratio of the two in a round lies above 1.001 (a thousandth is nothing to anybody).
+// Otherwise: the interval of `a` lies wholly below that of `b`.
+bool Beats(const RaceEntry& a, const RaceEntry& b, v1::Objective objective = v1::TIME);
 struct RaceVerdict {
   int winner = -1;
   // The others of the tie, fastest first; the winner is not among them.
   std::vector<int> ties;
-  // The incumbent stays unless the winner's interval lies wholly below its.
+  // The incumbent stays unless the winner beats it.
   bool keep_incumbent = false;
 };
 RaceVerdict JudgeRace(const std::vector<RaceEntry>& entries, v1::Objective objective = v1::TIME);
@@ -79,8 +85,8 @@ struct ProviderVerdict {
   // The best of each kind: the incumbent unless it is beaten.
   int best_template = -1;
   int best_vendor = -1;
-  // One of the two: the template, unless the interval of the library's lies wholly below those of all templates. What
-  // is served now is likewise only displaced beyond noise.
+  // One of the two: the template, unless the library's beats it and those it ties with. What is served now is likewise
+  // only displaced beyond noise.
   int served = -1;
   // Of the kind of `served`, as RaceVerdict has them.
   std::vector<int> ties;

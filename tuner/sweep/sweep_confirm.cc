@@ -282,6 +282,7 @@ absl::Status SweepRun::ConfirmMeasured() {
     if (racers[i].plan.launch_size() > 0) entry.shared_bytes = racers[i].plan.launch(0).dynamic_shared_bytes().value();
     entry.incumbent = racers[i].incumbent != nullptr;
     entry.vendor = racers[i].is_vendor();
+    entry.round_us.assign(result.round_us().begin(), result.round_us().end());
     peak_bytes_ = std::max(peak_bytes_, result.peak_bytes());
   }
   const ProviderVerdict verdict = JudgeProviders(entries, incumbents.vendor.has_value(), Objective());

@@ -6,6 +6,7 @@
 #include "base/status_macros.h"
 #include "tuner/worker/run_outcome.h"
 #include "tuner/worker/run_session.h"
+#include "tuner/worker/run_statistics.h"
 
 namespace rooftune {
 namespace {
@@ -47,6 +48,7 @@ void RunSession::RunRounds(const worker::v1::RaceRequest& request, const Progres
   const int n = static_cast<int>(participants->size());
   for (int round = 0; round < kMaxRounds && absl::Now() < deadline; ++round) {
     bool anyone_left = false;
+    for (Participant& participant : *participants) participant.round_us.push_back(0);
     // Rounds are for interleaving; whoever lost bursts to throttling or is noisy gets more until its samples suffice.
     const bool extra = round >= rounds;
     for (int turn = 0; turn < n; ++turn) {
@@ -60,7 +62,14 @@ void RunSession::RunRounds(const worker::v1::RaceRequest& request, const Progres
       anyone_left = true;
       progress(i);
       const absl::Status status = participant.timer->Burst(left);
-      if (status.ok()) continue;
+      if (status.ok()) {
+        const std::vector<double>& samples = participant.timer->samples();
+        // Fewer than before: a drift was noticed, and what belongs to this round is not known.
+        if (static_cast<int>(samples.size()) > have) {
+          participant.round_us.back() = Median({samples.begin() + have, samples.end()});
+        }
+        continue;
+      }
       Fail(status, request.entrant(i).has_baseline(), &participant);
       if (IsStickyCudaError(CudaErrorOf(status))) return;
     }
@@ -109,6 +118,7 @@ worker::v1::RaceResult RunSession::Race(const worker::v1::RaceRequest& request, 
       const Verdict verdict = participant.timer->Finish(participant.result.mutable_measurement());
       participant.result.set_outcome(verdict.outcome);
       participant.result.set_message(verdict.message);
+      participant.result.mutable_round_us()->Add(participant.round_us.begin(), participant.round_us.end());
     }
     *race.add_result() = participant.result;
   }

@@ -57,6 +57,7 @@ class RunSession {
     std::unique_ptr<KernelTimer> timer;
     worker::v1::RunResult result;
     bool is_out = false;  // failed; takes no further part
+    std::vector<double> round_us;  // RunResult.round_us
   };
 
   absl::Status SetUp(const worker::v1::PrepareRequest& request, worker::v1::PrepareResult* result);

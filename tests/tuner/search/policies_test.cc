@@ -166,6 +166,56 @@ TEST(JudgeRaceTest, EqualFootprintGoesToTheFirst) {
   EXPECT_EQ(JudgeRace({Entry(10.1, 9, 11), Entry(10, 9, 11)}).winner, 0);
 }
 
+RaceEntry Rounds(RaceEntry entry, std::vector<double> round_us) {
+  entry.round_us = std::move(round_us);
+  return entry;
+}
+
+TEST(BeatsTest, PairsSeeThroughWhatDriftsForBoth) {
+  // A card that warms up: the intervals of the two overlap, but in every round one is 1 % faster.
+  const std::vector<double> fast = {10, 10.2, 10.4, 10.6, 10.8, 11, 11.2};
+  std::vector<double> slow;
+  for (const double us : fast) slow.push_back(us * 1.01);
+  const RaceEntry a = Rounds(Entry(10.6, 10, 11.2), fast);
+  const RaceEntry b = Rounds(Entry(10.7, 10.1, 11.3), slow);
+  EXPECT_TRUE(Beats(a, b));
+  EXPECT_FALSE(Beats(b, a));
+  EXPECT_FALSE(Beats(a, a));
+  EXPECT_THAT(JudgeRace({b, a}).ties, IsEmpty());
+}
+
+TEST(BeatsTest, OneRoundTheOtherWayIsATieOfSix) {
+  const RaceEntry a = Rounds(Entry(10, 9.9, 10.1), {10, 10, 10, 10, 10, 10});
+  const RaceEntry b = Rounds(Entry(10.3, 10.2, 10.4), {10.3, 10.3, 10.3, 10.3, 10.3, 9.9});
+  EXPECT_FALSE(Beats(a, b));
+  EXPECT_FALSE(Beats(b, a));
+  // Nine more rounds: two of 15 are not enough to doubt it.
+  RaceEntry longer_a = a, longer_b = b;
+  longer_a.round_us.resize(15, 10);
+  longer_b.round_us.resize(15, 10.3);
+  EXPECT_TRUE(Beats(longer_a, longer_b));
+}
+
+TEST(BeatsTest, AThousandthIsNothing) {
+  EXPECT_FALSE(Beats(Rounds(Entry(10, 10, 10), std::vector<double>(9, 10)),
+                     Rounds(Entry(10.005, 10.005, 10.005), std::vector<double>(9, 10.005))));
+}
+
+TEST(BeatsTest, TooFewPairsLeaveItToTheIntervals) {
+  // Rounds that only one of them has are no pairs.
+  const RaceEntry a = Rounds(Entry(10, 9.5, 10.5), {10, 0, 10, 10, 10, 10, 10});
+  const RaceEntry b = Rounds(Entry(11, 10.4, 11.5), {11, 11, 0, 11, 11, 11, 11, 11});
+  EXPECT_FALSE(Beats(a, b));
+  EXPECT_TRUE(Beats(a, Rounds(Entry(11, 10.6, 11.5), b.round_us)));
+  // By energy there are no pairs.
+  RaceEntry thrifty = Rounds(Entry(20, 20, 20), std::vector<double>(9, 20));
+  thrifty.measurement.set_energy_uj(1);
+  RaceEntry hungry = Rounds(Entry(10, 10, 10), std::vector<double>(9, 10));
+  hungry.measurement.set_energy_uj(2);
+  EXPECT_TRUE(Beats(thrifty, hungry, v1::ENERGY));
+  EXPECT_FALSE(Beats(thrifty, hungry, v1::TIME));
+}
+
 RaceEntry Vendor(double median, double low, double high, bool incumbent = false) {
   RaceEntry entry = Entry(median, low, high);
   entry.vendor = true;
