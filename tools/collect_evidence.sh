@@ -4,6 +4,7 @@
 # few minutes. `tools/summarize.py` makes docs/evidence/summary.json and the tables from such files.
 #   ROOFTUNE_SUITES   only these suites ("gemm_fp8 rows"), so that they can be split over several cards
 #   ROOFTUNE_TRIALS   trials a sweep (160)
+#   ROOFTUNE_SECONDS  no further sweep starts after so long
 #   ROOFTUNE_AFTER    a command to run last, beside the daemon
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -26,12 +27,14 @@ suite() {
   [[ " ${ROOFTUNE_SUITES:-$name} " == *" $name "* ]] || return 0
   while read -r op; do
     [ -n "$op" ] || continue
+    [ "$SECONDS" -lt "${ROOFTUNE_SECONDS:-86400}" ] || { echo "left out: $op"; continue; }
     # shellcheck disable=SC2086 -- an operator is several words
     sweep=$(rooftune tune $op --max-trials "$trials" --seed 7 --detach)
     rooftune sweep watch "$sweep" >"$work/last" 2>/dev/null || true
     sed -n 's/^\(operator\|best\|baseline\|note\|time spent\) */&/p' "$work/last"
     sweeps+=("$sweep")
   done
+  [ ${#sweeps[@]} -gt 0 ] || return 0
   mkdir -p "$out/$name"
   rooftune export "${sweeps[@]}" --suite "$name" -o "$out/$name/$(date -u +%Y%m%d).jsonl.gz"
 }
@@ -71,20 +74,13 @@ gemm_wq m=16 n=28672 k=4096 dtype=bf16 weight=int8 group=0
 gemm_wq m=256 n=28672 k=4096 dtype=fp16 zero=1
 END
 suite rows <<'END'
-softmax rows=65536 cols=1024 dtype=bf16
-softmax rows=16384 cols=8192 dtype=bf16
-softmax rows=4096 cols=131072 dtype=bf16
 softmax rows=333 cols=777 dtype=fp32
 rmsnorm rows=32768 cols=4096 dtype=bf16
-rmsnorm rows=16384 cols=8192 dtype=bf16 residual=1
-rmsnorm rows=64 cols=4096 dtype=bf16
 rmsnorm rows=16384 cols=8192 dtype=bf16 quant=fp8_e4m3
 layernorm rows=32768 cols=4096 dtype=bf16
 layernorm rows=16384 cols=8192 dtype=bf16 residual=1 bias=1
 softmax rows=16384 cols=8192 dtype=bf16 log=1
 softmax rows=16384 cols=16384 dtype=bf16 causal=1
-glu rows=16384 cols=14336 dtype=bf16
-cross_entropy rows=8192 vocab=128256 dtype=bf16
 rope tokens=16384 heads_q=32 heads_kv=8 head_dim=128 dtype=bf16
 rope tokens=16384 heads_q=32 heads_kv=8 head_dim=128 blocks=1024 dtype=bf16 inplace=1 kv_cache=1
 glu rows=16384 cols=14336 dtype=bf16 quant=fp8_e4m3
@@ -96,7 +92,6 @@ quantize rows=16384 cols=8192 dtype=bf16 qtype=int4 granularity=group32
 quantize rows=64 cols=4096 dtype=bf16 qtype=fp8_e4m3
 dequantize rows=16384 cols=8192 dtype=bf16 qtype=fp8_e4m3 granularity=group128
 dequantize rows=16384 cols=8192 dtype=bf16 qtype=int4 granularity=group32
-permute d0=16384 d1=16384 dtype=bf16 perm=10
 reduce rows=16384 cols=16384 dtype=bf16
 layernorm rows=32768 cols=4096 dtype=bf16 quant=int8
 layernorm rows=16384 cols=8192 dtype=bf16 residual=1 pre=relu bias=1
@@ -112,5 +107,13 @@ elementwise n=134217728 dtype=bf16 chain=relu(add(a,b))
 elementwise n=134217728 dtype=fp32 chain=fma(a,b,c)
 elementwise n=1000003 dtype=fp16 chain=gelu(a)
 swiglu rows=16384 cols=14336 dtype=bf16
+softmax rows=65536 cols=1024 dtype=bf16
+softmax rows=16384 cols=8192 dtype=bf16
+softmax rows=4096 cols=131072 dtype=bf16
+rmsnorm rows=16384 cols=8192 dtype=bf16 residual=1
+rmsnorm rows=64 cols=4096 dtype=bf16
+glu rows=16384 cols=14336 dtype=bf16
+cross_entropy rows=8192 vocab=128256 dtype=bf16
+permute d0=16384 d1=16384 dtype=bf16 perm=10
 END
 if [ -n "${ROOFTUNE_AFTER:-}" ]; then bash -c "$ROOFTUNE_AFTER"; fi
