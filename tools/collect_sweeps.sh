@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# collect_sweeps.sh OUT [BIN]: random sweeps of bf16 GEMMs over the layers of several models, every trial with its
+# registers, spills and time: what the cost model is fitted to and judged by. Layers are the distinct n × k of
+# tests/bench/peers/gemm_shapes.csv, each with the m of ROOFTUNE_M. One evidence file, OUT/gemm_space/DATE-PART.jsonl.gz.
+# Needs a GPU that nobody else uses; several cards share the work by ROOFTUNE_PART.
+#   ROOFTUNE_TRIALS   compiled candidates a shape (240)
+#   ROOFTUNE_M        rows (16 256 2048)
+#   ROOFTUNE_PART     i/n: only every n-th shape, from the i-th on (1/1)
+#   ROOFTUNE_SECONDS  no further sweep starts after so long
+#   ROOFTUNE_DEVICE   device (cuda:0)
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+out=$(mkdir -p "$1" && cd "$1" && pwd)/gemm_space
+bin=${2:-$root/build/release/bin}
+part=${ROOFTUNE_PART:-1/1}
+work=$(mktemp -d)
+export ROOFTUNE_ADDRESS=unix:$work/s
+"$bin/rooftuned" --listen "$ROOFTUNE_ADDRESS" --data-dir "$work/data" --device "${ROOFTUNE_DEVICE:-cuda:0}" --log-level warning &
+daemon=$!
+trap 'kill -TERM $daemon 2>/dev/null; wait $daemon 2>/dev/null; rm -rf "$work"' EXIT
+for _ in $(seq 100); do [ -S "$work/s" ] && break; sleep 0.1; done
+rooftune() { "$bin/rooftune" "$@"; }
+
+layers=$(grep -v '^#' "$root/tests/bench/peers/gemm_shapes.csv" | tail -n +2 | awk -F, '{print $4, $5}' | sort -u)
+number=0
+sweeps=()
+for m in ${ROOFTUNE_M:-16 256 2048}; do
+  while read -r n k; do
+    number=$((number + 1))
+    [ $(((number - ${part%/*}) % ${part#*/})) -eq 0 ] || continue
+    [ "$SECONDS" -lt "${ROOFTUNE_SECONDS:-86400}" ] || { echo "left out: m=$m n=$n k=$k"; continue; }
+    # The same seed: shapes share configurations, and so their compiles.
+    sweep=$(rooftune tune gemm m="$m" n="$n" k="$k" dtype=bf16 --strategy random --seed 7 --detach --no-baselines --no-vendor \
+            --max-trials "${ROOFTUNE_TRIALS:-240}")
+    rooftune sweep watch "$sweep" >"$work/last" 2>/dev/null || true
+    echo "m=$m n=$n k=$k: $(sed -n 's/^best *//p' "$work/last" | head -n 1) ($SECONDS s)"
+    sweeps+=("$sweep")
+  done <<<"$layers"
+done
+mkdir -p "$out"
+rooftune export "${sweeps[@]}" --suite gemm_space -o "$out/$(date -u +%Y%m%d)-${part/\//of}.jsonl.gz"
