@@ -17,6 +17,13 @@ struct RtMaxSum {
 // every exp must be 0.
 __device__ __forceinline__ float rt_exp_bias(float max) { return max == -rt_infinity() ? 0.0f : -max * kRtLog2E; }
 
+// To the last bit or the one before; a division takes longer than all of a small row's arithmetic.
+__device__ __forceinline__ float rt_reciprocal(float x) {
+  float r;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+
 template <int THREADS, int ROWS, int CTAS>
 class RtRow {
  public:
@@ -24,7 +31,11 @@ class RtRow {
   static constexpr int kLanes = THREADS < 32 ? THREADS : 32;
   static constexpr int kWarps = THREADS < 32 ? 1 : THREADS / 32;
   struct Shared {
-    RtMaxSum warp[ROWS][kWarps];
+    // A reduction uses one of them.
+    union {
+      alignas(16) RtMaxSum warp[ROWS][kWarps];
+      alignas(16) float sum[ROWS][kWarps];
+    };
     RtMaxSum block;
   };
 
@@ -36,7 +47,7 @@ class RtRow {
       const int lane = threadIdx.x % 32;
       if (lane == 0) shared->warp[row][threadIdx.x % THREADS / 32] = v;
       __syncthreads();
-      v = lanes_max_sum<kWarps, true>(shared->warp[row][lane % kWarps]);
+      v = kWarps <= 4 ? few_max_sum(shared->warp[row]) : lanes_max_sum<kWarps, true>(shared->warp[row][lane % kWarps]);
     }
     if constexpr (CTAS > 1) v = lanes_max_sum<CTAS, true>(exchange(v, shared));
     return v;
@@ -47,9 +58,9 @@ class RtRow {
     if constexpr (kWarps > 1) {
       const int row = threadIdx.x / THREADS;
       const int lane = threadIdx.x % 32;
-      if (lane == 0) shared->warp[row][threadIdx.x % THREADS / 32].sum = v;
+      if (lane == 0) shared->sum[row][threadIdx.x % THREADS / 32] = v;
       __syncthreads();
-      v = lanes_sum<kWarps>(shared->warp[row][lane % kWarps].sum);
+      v = kWarps <= 8 ? few_sum(shared->sum[row]) : lanes_sum<kWarps>(shared->sum[row][lane % kWarps]);
     }
     if constexpr (CTAS > 1) v = lanes_sum<CTAS>(exchange({0, v}, shared).sum);
     return v;
@@ -86,6 +97,23 @@ class RtRow {
 #pragma unroll
     for (int offset = N / 2; offset > 0; offset /= 2) v = fmaxf(v, __shfl_xor_sync(0xFFFFFFFFu, v, offset));
     return v;
+  }
+  // Over few warps, in every thread by itself: sooner than exchanges between lanes are done, in what small rows take.
+  static __device__ __forceinline__ float few_sum(const float* warp) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kWarps; i += 2) sum += warp[i] + warp[i + 1];
+    return sum;
+  }
+  static __device__ __forceinline__ RtMaxSum few_max_sum(const RtMaxSum* warp) {
+    float max = warp[0].max;
+#pragma unroll
+    for (int i = 1; i < kWarps; ++i) max = fmaxf(max, warp[i].max);
+    const float bias = rt_exp_bias(max);
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kWarps; ++i) sum = fmaf(warp[i].sum, rt_exp2(fmaf(warp[i].max, kRtLog2E, bias)), sum);
+    return {max, sum};
   }
   // Over the whole warp in one instruction, on integers that are ordered as the floats are. −0 is below +0, and a NaN
   // is beyond an infinity of its sign: a row with one is NaN by its sum.

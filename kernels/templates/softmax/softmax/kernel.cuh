@@ -239,7 +239,7 @@ __device__ __forceinline__ void softmax_row(const Source& in, Vector::Store* y, 
     store(normalize(v[k], in, finish), y, first_of(in, k), cols);
   }
 #else
-  const float scale = exp_biased(max, rt_exp_bias(state.max)) / state.sum;
+  const float scale = exp_biased(max, rt_exp_bias(state.max)) * rt_reciprocal(state.sum);
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
 #pragma unroll
