@@ -60,6 +60,7 @@ class ModelledDevice(unittest.TestCase):
         # Operators for templates that do not implement their kind's example.
         ops = {"gemm_simt": "gemm m=512 n=512 k=512 dtype=fp32", "permute_tile": "permute d0=512 d1=512 dtype=bf16 perm=10",
                "permute_box": "permute d0=1 d1=16 d2=8 d3=1 d4=64 d5=2 d6=64 d7=2 dtype=bf16 perm=2461357",
+               "contiguous_box": "contiguous d0=512 d1=512 dtype=bf16 s0=1 s1=512",
                "reduce_col": "reduce rows=1024 cols=1024 dtype=bf16 axis=col",
                "quantize_flat": "quantize rows=1024 cols=1024 dtype=bf16 qtype=int8 granularity=group128",
                "quantize_block": "quantize rows=1024 cols=1024 dtype=bf16 qtype=int8 granularity=block128",

@@ -123,6 +123,8 @@ TEST(BuiltinTemplatesTest, ExamplesCanBePlannedCompiledAndPredicted) {
         "permute d0=4096 d1=1000 dtype=int8 perm=10",
         "contiguous d0=77 d1=33 d2=5 dtype=fp16 s0=1000 s2=3",
         "contiguous d0=1000 d1=64 dtype=fp8_e4m3 s0=96 s1=1",
+        "contiguous d0=77 d1=33 d2=5 dtype=fp16 s0=1000 s1=1 s2=40",
+        "contiguous d0=16 d1=12 d2=2 d3=24 d4=2 dtype=bf16 s0=4 s1=1536 s2=2 s3=64 s4=1",
         "contiguous d0=1 dtype=fp32",
         "cross_entropy rows=8192 vocab=128256 dtype=bf16 grad=1",
         "cross_entropy rows=1 vocab=1 dtype=fp32",

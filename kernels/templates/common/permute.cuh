@@ -2,9 +2,8 @@
 // output, too, and acts as one axis. Reads RT_PERM (a digit an output axis: its source axis) and RT_RANK.
 #pragma once
 
+#include "common/layout.cuh"
 #include "common/types.cuh"
-
-constexpr int kRtMaxAxes = 8;
 
 struct RtGroups {
   int count;                // of groups
@@ -35,13 +34,7 @@ constexpr RtGroups rt_groups() {
 
 constexpr RtGroups kRtGroups = rt_groups();
 
-// Extents and strides, in elements, by source group.
-struct RtLayout {
-  rt_i64 extent[kRtMaxAxes];
-  rt_i64 from[kRtMaxAxes];  // stride in the source
-  rt_i64 to[kRtMaxAxes];    // stride in the output
-};
-
+// By source group.
 __device__ __forceinline__ RtLayout rt_layout(const rt_i64 (&extent)[kRtMaxAxes]) {
   RtLayout layout;
 #pragma unroll

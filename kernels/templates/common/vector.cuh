@@ -69,6 +69,16 @@ __device__ __forceinline__ void rt_store_stream(void* p, const rt_u32* w) {
   }
 }
 
+// Four words of four bytes, transposed: out[c] gets byte c of each.
+__device__ __forceinline__ void rt_transpose_bytes(const rt_u32 (&in)[4], rt_u32 (&out)[4]) {
+  const rt_u32 ab_low = __byte_perm(in[0], in[1], 0x5140), cd_low = __byte_perm(in[2], in[3], 0x5140);
+  const rt_u32 ab_high = __byte_perm(in[0], in[1], 0x7362), cd_high = __byte_perm(in[2], in[3], 0x7362);
+  out[0] = __byte_perm(ab_low, cd_low, 0x5410);
+  out[1] = __byte_perm(ab_low, cd_low, 0x7632);
+  out[2] = __byte_perm(ab_high, cd_high, 0x5410);
+  out[3] = __byte_perm(ab_high, cd_high, 0x7632);
+}
+
 template <int D, int V>
 struct RtVector {
   typedef typename RtType<D>::Store Store;

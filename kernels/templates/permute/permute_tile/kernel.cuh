@@ -35,19 +35,15 @@ __device__ __forceinline__ void transpose(const Vector (&in)[RT_VEC], Vector (&o
       for (int r = 0; r < RT_VEC; ++r) out[i].word[r] = in[r].word[i];
     }
   } else if constexpr (sizeof(Store) == 1) {
-    // Four by four: bytes of two rows next to each other, then pairs of pairs.
 #pragma unroll
     for (int i = 0; i < RT_VEC; i += 4) {
 #pragma unroll
       for (int r = 0; r < RT_VEC; r += 4) {
-        const rt_u32 a = in[r].word[i / 4], b = in[r + 1].word[i / 4];
-        const rt_u32 c = in[r + 2].word[i / 4], d = in[r + 3].word[i / 4];
-        const rt_u32 ab_low = __byte_perm(a, b, 0x5140), cd_low = __byte_perm(c, d, 0x5140);
-        const rt_u32 ab_high = __byte_perm(a, b, 0x7362), cd_high = __byte_perm(c, d, 0x7362);
-        out[i].word[r / 4] = __byte_perm(ab_low, cd_low, 0x5410);
-        out[i + 1].word[r / 4] = __byte_perm(ab_low, cd_low, 0x7632);
-        out[i + 2].word[r / 4] = __byte_perm(ab_high, cd_high, 0x5410);
-        out[i + 3].word[r / 4] = __byte_perm(ab_high, cd_high, 0x7632);
+        const rt_u32 rows[4] = {in[r].word[i / 4], in[r + 1].word[i / 4], in[r + 2].word[i / 4], in[r + 3].word[i / 4]};
+        rt_u32 columns[4];
+        rt_transpose_bytes(rows, columns);
+#pragma unroll
+        for (int c = 0; c < 4; ++c) out[i + c].word[r / 4] = columns[c];
       }
     }
   } else {
