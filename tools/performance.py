@@ -314,7 +314,7 @@ def table(rows: list, name: str, root: pathlib.Path) -> str:
     selected = {
         "gemm_bf16": lambda r: r["dtype"] == "bf16",
         "gemm_fp8": lambda r: r["dtype"].startswith("fp8"),
-        "rearranging": lambda r: r["op"].startswith("permute"),
+        "rearranging": lambda r: r["op"].startswith(("permute", "contiguous")),
     }
     shown = [r for r in mine if selected.get(name, lambda _: True)(r)]
     if not shown:

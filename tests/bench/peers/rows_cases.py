@@ -1,5 +1,7 @@
 """The memory-bound operators: inputs, references in double precision and peers."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 import triton
@@ -330,41 +332,66 @@ def cross_entropy(rows, vocab):
     )
 
 
-def permute(extents, order, label):
-    """y = x.permute(order).contiguous()."""
-    digits = "".join(str(axis) for axis in order)
-    shape = {f"d{axis}": extent for axis, extent in enumerate(extents)}
-    out_shape = tuple(extents[axis] for axis in order)
-    elements = 1
-    for extent in extents:
-        elements *= extent
+def moved(op, label, shape, x_extents, extents, strides, view):
+    """y = view(x).contiguous(), where y[i0, i1, …] is element i0·strides[0] + i1·strides[1] + … of x."""
+    elements = math.prod(extents)
 
     def function(i):
-        return i["x"].permute(order).contiguous()
+        return view(i["x"]).contiguous()
 
     def reference(i):
         # Moved as bits, in another way than what is judged: by index.
-        flat, strides = i["x"].reshape(-1), i["x"].stride()
+        flat = i["x"].reshape(-1)
         index = torch.zeros((), dtype=torch.int64, device=flat.device)
-        for axis in order:
-            index = index[..., None] + torch.arange(extents[axis], device=flat.device) * strides[axis]
-        wanted = flat[index.reshape(-1)].reshape(out_shape)
+        for extent, stride in zip(extents, strides):
+            index = index[..., None] + torch.arange(extent, device=flat.device) * stride
+        wanted = flat[index.reshape(-1)].reshape(extents)
         return {"y": lambda out: compare.equal(out, wanted)}
 
     return Case(
-        f"permute {' '.join(f'{k}={v}' for k, v in shape.items())} dtype=bf16 perm={int(digits)}",
-        f"permute {label}",
+        op,
+        label,
         shape,
-        lambda g: {"x": randn(g, *extents)},
-        [("y", out_shape, BF16)],
+        lambda g: {"x": randn(g, *x_extents)},
+        [("y", extents, BF16)],
         reference,
         {
             "torch": lambda c: c.eager("torch", function, ".contiguous()"),
-            "torch copy_": lambda c: c.writing("torch copy_", lambda i, o: o["y"].copy_(i["x"].permute(order))),
+            "torch copy_": lambda c: c.writing("torch copy_", lambda i, o: o["y"].copy_(view(i["x"]))),
             "torch.compile": lambda c: c.compiled(function),
             "copy": copy_builder,
         },
         4 * elements,
+    )
+
+
+def permute(extents, order, label):
+    """y = x.permute(order).contiguous()."""
+    digits = "".join(str(axis) for axis in order)
+    shape = {f"d{axis}": extent for axis, extent in enumerate(extents)}
+    return moved(
+        f"permute {' '.join(f'{k}={v}' for k, v in shape.items())} dtype=bf16 perm={int(digits)}",
+        f"permute {label}",
+        shape,
+        extents,
+        tuple(extents[axis] for axis in order),
+        [math.prod(extents[axis + 1 :]) for axis in order],
+        lambda x: x.permute(order),
+    )
+
+
+def contiguous(extents, strides, label):
+    """y = the strided view of x, made contiguous."""
+    shape = {f"d{axis}": extent for axis, extent in enumerate(extents)}
+    steps = " ".join(f"s{axis}={stride}" for axis, stride in enumerate(strides) if stride)
+    return moved(
+        f"contiguous {' '.join(f'{k}={v}' for k, v in shape.items())} dtype=bf16 {steps}",
+        f"contiguous {label}",
+        shape,
+        (1 + sum((extent - 1) * stride for extent, stride in zip(extents, strides)),),
+        extents,
+        strides,
+        lambda x: x.as_strided(extents, strides),
     )
 
 
@@ -440,6 +467,7 @@ def cases() -> list:
         # Patches 1x16x16 of a 64-frame 720p video, and 1x2x2 of its latents: (C, T·H/p, p, W/p, p).
         permute((3, 64 * 45, 16, 80, 16), (1, 3, 0, 2, 4), "video patches 16x16 of 3x64x720x1280"),
         permute((16, 21 * 45, 2, 80, 2), (1, 3, 0, 2, 4), "video patches 2x2 of 16x21x90x160"),
+        contiguous((12288, 12288), (1, 12352), "12288x12288, transposed, of rows of 12352"),
     ]
     made += [
         reduce(16384, 8192),
