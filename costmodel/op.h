@@ -48,6 +48,9 @@ struct OpTensorInstance {
   // No index comes twice, and about one in `fill_skip` (0 = none) is -1 instead.
   bool fill_distinct = false;
   int64_t fill_skip = 0;
+  // Sizes of groups that add up to this, or where they begin (0 = neither).
+  int64_t fill_total = 0;
+  bool fill_offsets = false;
 };
 
 // One operator kind. Immutable.

@@ -17,6 +17,8 @@ constexpr int kTensorAlignment = 16;
 constexpr double kPositiveMean = 4;
 // Indices are non-negative int32.
 constexpr int64_t kIndexRangeMax = int64_t{1} << 31;
+// Ragged groups of a generated tensor: each is computed from all before it.
+constexpr int64_t kGroupsMax = 4096;
 
 absl::Status BadSize(const Op& op, absl::string_view tensor, absl::string_view what) {
   return Error(absl::StatusCode::kInvalidArgument, "BAD_VALUE", absl::StrCat(op.text, ": tensor ", tensor, ": ", what),
@@ -112,6 +114,21 @@ absl::Status SetFill(const Op& op, const manifest::v1::OpTensor& declared, const
   return absl::OkStatus();
 }
 
+// The same where it holds sizes of groups.
+absl::Status SetGroups(const Op& op, const manifest::v1::OpTensor& declared, const Expression& total,
+                       const std::optional<Expression>& offsets, OpTensorInstance* tensor) {
+  RT_ASSIGN_OR_RETURN(tensor->fill_total, total.Eval(op.names));
+  RT_ASSIGN_OR_RETURN(tensor->fill_offsets, offsets.has_value() ? Holds(offsets, op) : false);
+  const int64_t groups = tensor->elements - (tensor->fill_offsets ? 1 : 0);
+  if (tensor->spec.dtype() != v1::INT32 || tensor->fill_total < 1 || tensor->fill_total > kIndexRangeMax ||
+      groups < 1 || groups > kGroupsMax || tensor->fill_range > 0) {
+    return BadSize(op, declared.name(),
+                   absl::StrCat("fill_total is for int32, within 1 … 2^31 and for 1 to 4096 groups, not ",
+                                tensor->fill_total, " for ", groups));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<OpTensorInstance>> OpSchema::Tensors(const Op& op) const {
@@ -145,6 +162,9 @@ absl::StatusOr<std::vector<OpTensorInstance>> OpSchema::Tensors(const Op& op) co
     tensor.elements = static_cast<int64_t>(elements);
     tensor.bytes = static_cast<int64_t>((elements * bits + 7) / 8);
     RT_RETURN_IF_ERROR(SetFill(op, declared, parsed.fill_range, parsed.fill_divisor, &tensor));
+    if (parsed.fill_total.has_value()) {
+      RT_RETURN_IF_ERROR(SetGroups(op, declared, *parsed.fill_total, parsed.fill_offsets, &tensor));
+    }
     if (parsed.role == v1::TensorSpec::INOUT && NeedsPositiveInputs(op)) tensor.fill_mean = kPositiveMean;
     if (!declared.chain_inputs()) {
       tensors.push_back(std::move(tensor));

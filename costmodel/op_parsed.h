@@ -24,6 +24,8 @@ struct OpSchema::Parsed {
     std::vector<Expression> dims;
     std::optional<Expression> when;
     std::optional<Expression> fill_range;
+    std::optional<Expression> fill_total;
+    std::optional<Expression> fill_offsets;
     // Inputs of the chain that another tensor stands for.
     std::optional<Expression> chain_skip;
     std::optional<Expression> fill_divisor;

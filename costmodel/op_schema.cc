@@ -176,6 +176,8 @@ class OpSchemaCompiler {
       }
       RT_ASSIGN_OR_RETURN(parsed.when, Optional(absl::StrCat(field, ".when"), tensor.when()));
       RT_ASSIGN_OR_RETURN(parsed.fill_range, Optional(absl::StrCat(field, ".fill_range"), tensor.fill_range()));
+      RT_ASSIGN_OR_RETURN(parsed.fill_total, Optional(absl::StrCat(field, ".fill_total"), tensor.fill_total()));
+      RT_ASSIGN_OR_RETURN(parsed.fill_offsets, Optional(absl::StrCat(field, ".fill_offsets"), tensor.fill_offsets()));
       RT_ASSIGN_OR_RETURN(parsed.chain_skip, Optional(absl::StrCat(field, ".chain_skip"), tensor.chain_skip()));
       RT_ASSIGN_OR_RETURN(parsed.fill_divisor, Optional(absl::StrCat(field, ".fill_divisor"), tensor.fill_divisor()));
       if (tensor.fill_skip() < 0 || tensor.fill_skip() == 1) return Bad(field, "fill_skip is 0 or at least 2");

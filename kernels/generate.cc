@@ -119,6 +119,24 @@ bool GenerateSkip(uint64_t seed, uint32_t tensor, uint64_t index, int64_t skip) 
   return words[2] % static_cast<uint64_t>(skip) == 0;
 }
 
+int64_t GenerateGroupStart(uint64_t seed, uint32_t tensor, int64_t group, int64_t groups, int64_t total) {
+  const int64_t empty = groups > 1 ? groups / 2 : groups;
+  int64_t before = 0, all = 0;
+  for (int64_t i = 0; i < groups; ++i) {
+    if (i == empty) continue;
+    const std::array<uint32_t, 4> words =
+        Philox4x32({static_cast<uint32_t>(i), 0, tensor, 0},
+                   {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+    const int64_t weight = 65536 + (words[0] >> 15);
+    all += weight;
+    if (i < group) before += weight;
+  }
+  const int64_t filled = groups > 1 ? groups - 1 : 1;
+  const int64_t ones = std::min(total, filled);
+  const int64_t filled_before = group - (group > empty ? 1 : 0);
+  return filled_before * ones / filled + (total - ones) * before / all;
+}
+
 double GenerateElement(uint64_t seed, uint32_t tensor, uint64_t index, float mean, float stddev, v1::DType dtype) {
   const std::array<uint32_t, 4> words =
       Philox4x32({static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), tensor, 0},

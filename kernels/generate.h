@@ -29,6 +29,12 @@ int64_t GenerateDistinctIndex(uint64_t seed, uint32_t tensor, uint64_t index, in
 // True for about one in `skip` elements (never for 0), whose index is -1 instead: word 2 modulo `skip` is 0.
 bool GenerateSkip(uint64_t seed, uint32_t tensor, uint64_t index, int64_t skip);
 
+// Rows of `total` that the first `group` of `groups` ragged groups have; from 0 for the first group to `total` for
+// `group` = `groups`. The group in the middle, number groups / 2, has none (unless it is the only one). Of the others
+// as many as there are rows have one; what is left is shared out by weights of 2^16 + (word 0 >> 15), one to nearly
+// three times the least. At most 4096 groups and 2^31 rows.
+int64_t GenerateGroupStart(uint64_t seed, uint32_t tensor, int64_t group, int64_t groups, int64_t total);
+
 // Rounds a float to a dtype and back.
 double RoundToDType(float value, v1::DType dtype);
 

@@ -32,6 +32,8 @@ absl::StatusOr<worker::v1::PrepareRequest> MakePrepare(const TemplateLibrary& li
     to->mutable_fill()->set_range(tensor.fill_range);
     to->mutable_fill()->set_distinct(tensor.fill_distinct);
     to->mutable_fill()->set_skip(tensor.fill_skip);
+    to->mutable_fill()->set_total(tensor.fill_total);
+    to->mutable_fill()->set_offsets(tensor.fill_offsets);
   }
   for (const auto& scalar : schema->Scalars(op)) *request.add_scalar() = scalar;
   RT_ASSIGN_OR_RETURN(const Work work, schema->ComputeWork(op));

@@ -75,6 +75,8 @@ absl::StatusOr<MappedConfig> KernelTemplate::Mapping(const Op& op, const Config&
   mapped.dtype = operand.dtype();
   mapped.element_bytes = DTypeBytes(operand.dtype());
   SetShape(op, &mapped);
+  RT_ASSIGN_OR_RETURN(mapped.batch, builder.Cost("batch", mapped.batch));
+  RT_ASSIGN_OR_RETURN(mapped.m, builder.Cost("m", mapped.m));
   RT_ASSIGN_OR_RETURN(mapped.tile_m, builder.Cost("tile_m", mapped.tile_m));
   RT_ASSIGN_OR_RETURN(mapped.tile_n, builder.Cost("tile_n", mapped.tile_n));
   RT_ASSIGN_OR_RETURN(mapped.tile_k, builder.Cost("tile_k", mapped.tile_k));

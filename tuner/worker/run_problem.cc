@@ -18,6 +18,8 @@ constexpr int64_t kSetAlignment = 512;
 constexpr int kMaxTensors = 64;
 // Indices are non-negative int32.
 constexpr int64_t kIndexRangeMax = int64_t{1} << 31;
+// Of a tensor that holds sizes of groups: each is computed from all before it.
+constexpr int64_t kGroupsMax = 4096;
 // Left for the driver, libraries' workspaces and the timer.
 constexpr double kShareOfFree = 0.9;
 
@@ -89,6 +91,12 @@ absl::Status PreparedProblem::CheckRequest() const {
     if (range < 0 || range > kIndexRangeMax || (range > 0 && !index) || crowded || tensor.fill().skip() < 0) {
       return Error(absl::StatusCode::kInvalidArgument, "BAD_PROBLEM",
                    absl::StrCat("tensor '", name, "': a fill range of ", range, " for ", v1::DType_Name(dtype)));
+    }
+    const int64_t total = tensor.fill().total(), groups = tensor.elements() - (tensor.fill().offsets() ? 1 : 0);
+    if (total < 0 || total > kIndexRangeMax ||
+        (total > 0 && (dtype != v1::INT32 || groups < 1 || groups > kGroupsMax || range > 0))) {
+      return Error(absl::StatusCode::kInvalidArgument, "BAD_PROBLEM",
+                   absl::StrCat("tensor '", name, "': ", groups, " groups of ", total, " for ", v1::DType_Name(dtype)));
     }
     const bool known = IsFloat(dtype) || dtype == v1::INT32 || IsQuantized(dtype);
     if (!known && (IsOutput(tensor) || !(dtype == v1::FP64 || (dtype == v1::INT64 && range > 0)))) {
@@ -192,7 +200,8 @@ absl::Status PreparedProblem::FillTensor(int i, cuda::DevicePtr at) {
   // The tensor's position in the operator's list is its number in the generator; kernels/generate.h.
   return support_.Fill(at, tensor.elements(), tensor.spec().dtype(), request_.seed(), static_cast<uint32_t>(i),
                        static_cast<float>(tensor.fill().mean()), static_cast<float>(tensor.fill().stddev()),
-                       IndexFill{tensor.fill().range(), tensor.fill().distinct(), tensor.fill().skip()});
+                       IndexFill{tensor.fill().range(), tensor.fill().distinct(), tensor.fill().skip(),
+                                 tensor.fill().total(), tensor.fill().offsets()});
 }
 
 absl::Status PreparedProblem::RunReference() {

@@ -70,6 +70,8 @@ absl::Status SupportModule::Fill(cuda::DevicePtr out, int64_t elements, v1::DTyp
   pack.AddInt64(indices.range);
   pack.AddInt32(indices.distinct ? 1 : 0);
   pack.AddInt64(indices.skip);
+  pack.AddInt64(indices.total);
+  pack.AddInt32(indices.offsets ? 1 : 0);
   return Launch("rt_fill", ElementGrid(elements), kElementBlock, std::move(pack));
 }
 

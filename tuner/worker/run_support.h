@@ -32,6 +32,9 @@ struct IndexFill {
   int64_t range = 0;
   bool distinct = false;
   int64_t skip = 0;
+  // Sizes of groups that add up to `total`, or where they begin; 0 = indices.
+  int64_t total = 0;
+  bool offsets = false;
 };
 
 class SupportModule {
@@ -39,7 +42,7 @@ class SupportModule {
   // FAILED_PRECONDITION naming a kernel that the cubin lacks.
   static absl::StatusOr<std::unique_ptr<SupportModule>> Create(const GpuContext& context, const std::string& cubin);
 
-  // A range above 0 makes an INT32 or INT64 tensor one of indices.
+  // A range or total above 0 makes an INT32 (a range also an INT64) tensor one of indices.
   absl::Status Fill(cuda::DevicePtr out, int64_t elements, v1::DType dtype, uint64_t seed, uint32_t tensor, float mean,
                     float stddev, const IndexFill& indices = {});
   absl::Status Poison(cuda::DevicePtr out, int64_t bytes);

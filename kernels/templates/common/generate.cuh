@@ -74,6 +74,23 @@ __device__ __forceinline__ rt_i64 rt_generate_place(rt_u64 seed, rt_u32 tensor, 
                        : rt_generate_index(seed, tensor, index, range);
 }
 
+// Rows of the first `group` of `groups` ragged groups; kernels/generate.h says how they are cut.
+__device__ __forceinline__ rt_i64 rt_generate_group_start(rt_u64 seed, rt_u32 tensor, rt_i64 group, rt_i64 groups,
+                                                          rt_i64 total) {
+  const rt_i64 empty = groups > 1 ? groups / 2 : groups;
+  rt_i64 before = 0, all = 0;
+  for (rt_i64 i = 0; i < groups; ++i) {
+    if (i == empty) continue;
+    const rt_i64 weight = 65536 + (rt_philox(seed, static_cast<rt_u64>(i), tensor).word[0] >> 15);
+    all += weight;
+    if (i < group) before += weight;
+  }
+  const rt_i64 filled = groups > 1 ? groups - 1 : 1;
+  const rt_i64 ones = total < filled ? total : filled;
+  const rt_i64 filled_before = group - (group > empty ? 1 : 0);
+  return filled_before * ones / filled + (total - ones) * before / all;
+}
+
 // stddev · √3 · 2^-24, rounded to float once.
 __device__ __forceinline__ float rt_generate_scale(float stddev) {
   return static_cast<float>(static_cast<double>(stddev) * (1.7320508075688772 / 16777216.0));

@@ -85,7 +85,7 @@ __device__ __forceinline__ void rt_store_tile(RtVec16* p, rt_i64 vectors, rt_i64
 // `skip`.
 // Launch: 8 blocks an SM × 256 threads.
 extern "C" __global__ void rt_fill(void* out, rt_i64 n, int dtype, rt_u64 seed, rt_u32 tensor, float mean,
-                                   float stddev, rt_i64 range, int distinct, rt_i64 skip) {
+                                   float stddev, rt_i64 range, int distinct, rt_i64 skip, rt_i64 total, int offsets) {
   const float scale = rt_generate_scale(stddev);
   if (dtype == RT_INT4) {
     for (rt_i64 i = rt_thread(); i < (n + 1) / 2; i += rt_threads()) {
@@ -97,6 +97,13 @@ extern "C" __global__ void rt_fill(void* out, rt_i64 n, int dtype, rt_u64 seed, 
     return;
   }
   for (rt_i64 i = rt_thread(); i < n; i += rt_threads()) {
+    if (total > 0) {
+      const rt_i64 groups = n - (offsets != 0 ? 1 : 0);
+      const rt_i64 begin = rt_generate_group_start(seed, tensor, i, groups, total);
+      static_cast<int*>(out)[i] = static_cast<int>(
+          offsets != 0 ? begin : rt_generate_group_start(seed, tensor, i + 1, groups, total) - begin);
+      continue;
+    }
     if (range <= 0) {
       rt_put(out, i, dtype, rt_generate(seed, tensor, static_cast<rt_u64>(i), mean, scale));
       continue;
