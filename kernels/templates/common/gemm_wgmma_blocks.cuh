@@ -3,6 +3,9 @@
 // registers of their own, which also spares them the tensor cores' short sums.
 #pragma once
 #include "common/gemm_wgmma_tile.cuh"
+#if RT_GATHER
+#include "common/row_groups.cuh"
+#endif
 #include "common/tma.cuh"
 #include "common/wgmma.cuh"
 
@@ -14,29 +17,56 @@ struct BlockScales {
   const float* a;
   const float* b;
   int blocks_k;  // ⌈k/128⌉
+#if RT_GATHER
+  RtRowSlots slots;
+#endif
 };
 
 // The scales of a k-tile for one thread's sums. (x, y) is the place of its first sum; rows past m take the last one's:
 // nothing of them is stored.
 struct Factors {
+  static constexpr int kRows = kSwap ? kSums / 2 : 2 * kBlocksX;  // of d that the thread's sums are in
   float x[kBlocksX][kSwap ? 1 : 2], y[kSwap ? kSums / 2 : 1];
+#if RT_GATHER
+  int source[kRows];  // their rows of a
+#endif
+
+  static __device__ __forceinline__ int row(const Extents& e, int x0, int y0, int i) {
+    return min(kSwap ? y0 + i / 2 * 8 + i % 2 : x0 + i / 2 * 64 + i % 2 * 8, e.m - 1);
+  }
+  // Once a tile.
+  __device__ __forceinline__ void begin([[maybe_unused]] const BlockScales& scales, [[maybe_unused]] const Extents& e,
+                                        [[maybe_unused]] int x0, [[maybe_unused]] int y0) {
+#if RT_GATHER
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) source[i] = scales.slots.source(row(e, x0, y0, i));
+#endif
+  }
+  __device__ __forceinline__ float scale_of_row(const BlockScales& scales, const Extents& e, int x0, int y0, int block,
+                                                int i) const {
+#if RT_GATHER
+    const int from = source[i];
+#else
+    const int from = row(e, x0, y0, i);
+#endif
+    return __ldg(scales.a + block + static_cast<size_t>(from) * scales.blocks_k);
+  }
 
   __device__ __forceinline__ void load(const BlockScales& scales, const Extents& e, int x0, int y0, int block) {
-    const float* const a = scales.a + block;
     const float* const b = scales.b + block;
 #pragma unroll
     for (int i = 0; i < kBlocksX; ++i) {
       if constexpr (kSwap) {
         x[i][0] = __ldg(b + min(x0 + i * 64, e.n - 1) / 128 * scales.blocks_k);
       } else {
-        x[i][0] = __ldg(a + static_cast<size_t>(min(x0 + i * 64, e.m - 1)) * scales.blocks_k);
-        x[i][1] = __ldg(a + static_cast<size_t>(min(x0 + i * 64 + 8, e.m - 1)) * scales.blocks_k);
+        x[i][0] = scale_of_row(scales, e, x0, y0, block, 2 * i);
+        x[i][1] = scale_of_row(scales, e, x0, y0, block, 2 * i + 1);
       }
     }
     if constexpr (kSwap) {
 #pragma unroll
       for (int j = 0; j < kSums / 2; ++j) {
-        y[j] = __ldg(a + static_cast<size_t>(min(y0 + j / 2 * 8 + j % 2, e.m - 1)) * scales.blocks_k);
+        y[j] = scale_of_row(scales, e, x0, y0, block, j);
       }
     } else {
       y[0] = __ldg(b + min(y0, e.n - 1) / 128 * scales.blocks_k);
@@ -57,11 +87,13 @@ __device__ __forceinline__ void multiply_blocks(Sums& sums, const Shared& shared
   for (int i = 0; i < kBlocksX; ++i)
 #pragma unroll
     for (int j = 0; j < kSums; ++j) sums[i][j] = 0.0f;
+  Factors factors;
+  factors.begin(scales, e, x, y);
 #pragma unroll 1
   for (int t = 0; t < tiles; ++t) {
-    Factors factors;
     factors.load(scales, e, x, y, block + t);
     rt_barrier_wait(shared.full(ring.stage), ring.parity);
+    if constexpr (RT_GATHER) rt_async_fence();
     const rt_u32 stage = shared.stage(ring.stage);
     const rt_u32 low_x = OperandX::low(stage) + x0, low_y = OperandY::low(stage + OperandX::kBytes) + y0;
     Sums part;

@@ -137,7 +137,7 @@ __device__ __forceinline__ void finish_block(float* v, const RtEpilogueArgs& arg
 }
 #endif
 
-#if !RT_STORE_TMA && !RT_CLUSTER
+#if !RT_STORE_TMA && !RT_STORE_ROWS && !RT_CLUSTER
 // Straight from registers: a warp writes whole sectors of fp32, 8 rows × 8 columns an instruction or two.
 __device__ __forceinline__ void store_block(const float* v, float* d, const Extents& e, int x, int y) {
 #pragma unroll
@@ -155,7 +155,7 @@ __device__ __forceinline__ void store_block(const float* v, float* d, const Exte
 }
 #endif
 
-#if RT_STORE_TMA
+#if RT_STORE_TMA || RT_STORE_ROWS
 template <bool TRANS>
 __device__ __forceinline__ void store_matrices(rt_u32 to, const rt_u32* r, bool four) {
   if (four) {
@@ -192,7 +192,9 @@ __device__ __forceinline__ rt_u32 store_offset(int warp, int lane, int j) {
   const int chunk = kSwap ? warp * 2 + x_half : y_block;
   return row * kStoreColumns * 2 + ((chunk ^ store_swizzle(row)) << 4);
 }
+#endif
 
+#if RT_STORE_TMA
 // Writes a warpgroup's part of the tile, box by box, through a ring of buffers: while TMA reads one, the next is
 // written. `at` is the ring's position, kept from tile to tile. (x, y) is the part's corner in d.
 __device__ __forceinline__ void store_tile(Sums& sums, const RtEpilogueArgs& args, const Extents& e,

@@ -8,8 +8,16 @@
 
 // Where RT_PARTIAL holds, the result goes to `partial`, [share][batch][m][n], and the second kernel has the epilogue.
 #define RT_PARTIAL (RT_SPLIT_K > 1 && !RT_CLUSTER)
+// Optional: results leave through shared memory row by row, because the rows of a tile are not one box of d.
+#ifndef RT_STORE_ROWS
+#define RT_STORE_ROWS 0
+#endif
+// Optional: threads copy an operand's rows (cp.async), because they are not one box of it.
+#ifndef RT_GATHER
+#define RT_GATHER 0
+#endif
 // 16-bit results leave through shared memory and TMA; fp32 ones straight from registers, whose layout fills sectors.
-#define RT_STORE_TMA (!RT_PARTIAL && !RT_CLUSTER && RT_OUT != RT_FP32)
+#define RT_STORE_TMA (!RT_PARTIAL && !RT_CLUSTER && !RT_STORE_ROWS && RT_OUT != RT_FP32)
 
 constexpr bool kSwap = RT_SWAP;
 constexpr int kBlockX = kSwap ? RT_BN : RT_BM, kBlockY = kSwap ? RT_BM : RT_BN;
@@ -24,9 +32,12 @@ constexpr int kElementBytes = sizeof(RtType<RT_DTYPE>::Store);
 constexpr int kSlab = 128 / kElementBytes;          // elements a row of a slab
 constexpr int kSteps = RT_BK * kElementBytes / 32;  // wgmma takes 32 bytes of k
 constexpr int kConsumers = kGroups * 128;
-// Sums beyond what an even share of the registers holds: a whole warpgroup produces and lends its registers.
-constexpr int kThreads = kConsumers + (RT_REALLOCATE ? 128 : 32);
-constexpr int kConsumerRegisters = kGroups == 3 ? 152 : 232, kProducerRegisters = kGroups == 3 ? 56 : 40;
+// Sums beyond what an even share of the registers holds: a whole warpgroup produces and lends its registers. It takes
+// as many threads to gather rows.
+constexpr int kProducers = RT_REALLOCATE || RT_GATHER ? 128 : 32;
+constexpr int kThreads = kConsumers + kProducers;
+constexpr int kConsumerRegisters = kGroups == 3 ? 152 : RT_GATHER ? 216 : 232;
+constexpr int kProducerRegisters = kGroups == 3 ? 56 : RT_GATHER ? 72 : 40;
 
 // Layout codes: nn 0, nt 1, tn 2, tt 3.
 constexpr bool kAAlongK = RT_LAYOUT < 2;         // a is [m, k]: k is contiguous
@@ -38,7 +49,7 @@ static_assert(kElementBytes == 2 || (RT_LAYOUT == 1), "8-bit operands lie along 
 static_assert(kYAlongK || RT_GROUPS_Y == 1 || kGroupY % 64 == 0, "slabs of y belong to one warpgroup");
 static_assert(!RT_PINGPONG || (RT_GROUPS_X * RT_GROUPS_Y == 1 && !RT_CLUSTER), "taking turns");
 static_assert(!RT_CLUSTER || kSharers == 1, "a cluster shares operands or k");
-static_assert(RT_STORE_BUFFERS >= 2, "buffers of the epilogue");
+static_assert(RT_STORE_BUFFERS >= (RT_STORE_ROWS ? 1 : 2), "buffers of the epilogue");
 
 // A box of the epilogue: 64 of x and kStoreY of y, rows of d. Its rows are kStoreColumns wide.
 constexpr int largest_divisor(int value) {
