@@ -21,8 +21,9 @@ using host_reference_internal::Problem;
 constexpr int64_t kCheckRows = 32;
 // Output elements recomputed where that is cheap: enough for all corners and tails.
 constexpr int kCheckElements = 4096;
-// The same where a single scale is the maximum of up to a row or 16384 elements.
-constexpr int kCheckScales = 1024;
+// The same where a single scale is the maximum of up to a row or 16384 elements, or where every row meets columns of its
+// own.
+constexpr int kCheckFewer = 1024;
 // Inputs generated (about 20 ns each) where every output element is a reduction of its own, and the longest of those
 // that is still checked.
 constexpr int64_t kCheckedTerms = int64_t{1} << 22;
@@ -94,6 +95,13 @@ namespace host_reference_internal {
 
 double Problem::Input(int tensor, int64_t index) const {
   const OpTensorInstance& t = tensors[tensor];
+  if (t.fill_total > 0) {
+    const uint32_t number = static_cast<uint32_t>(tensor);
+    const int64_t groups = t.elements - (t.fill_offsets ? 1 : 0);
+    const int64_t begin = GenerateGroupStart(seed, number, index, groups, t.fill_total);
+    if (t.fill_offsets) return static_cast<double>(begin);
+    return static_cast<double>(GenerateGroupStart(seed, number, index + 1, groups, t.fill_total) - begin);
+  }
   if (t.fill_range > 0) {
     const uint32_t number = static_cast<uint32_t>(tensor);
     const uint64_t place = static_cast<uint64_t>(index);
@@ -132,12 +140,12 @@ absl::Status Problem::CheckOutput(const std::string& tensor, const std::vector<i
 bool HasHostReference(const std::string& kind) {
   return kind == "gemm" || kind == "gemm_wq" || kind == "softmax" || kind == "rmsnorm" || kind == "layernorm" || kind == "glu" ||
          kind == "elementwise" || kind == "cross_entropy" || kind == "rope" || kind == "permute" || kind == "reduce" ||
-         kind == "contiguous" || kind == "quantize" || kind == "dequantize";
+         kind == "contiguous" || kind == "quantize" || kind == "dequantize" || kind == "moe_gemm";
 }
 
 int HostCheckElements(const std::string& kind, int64_t accumulation_length) {
   if (!HasHostReference(kind)) return 0;
-  if (kind == "quantize") return kCheckScales;
+  if (kind == "quantize" || kind == "moe_gemm") return kCheckFewer;
   const bool reduces = kind == "cross_entropy" || kind == "reduce";
   if (!reduces) return kCheckElements;
   if (accumulation_length > kLongestCheckedSum) return 0;
@@ -151,6 +159,7 @@ absl::StatusOr<std::unique_ptr<HostReference>> MakeHostReference(const OpSchema&
     RT_ASSIGN_OR_RETURN(Problem problem, MakeProblem(schema, op, seed, scalars));
     if (op.kind == "gemm") return host_reference_internal::MakeGemm(std::move(problem));
     if (op.kind == "gemm_wq") return host_reference_internal::MakeGemmWq(std::move(problem));
+    if (op.kind == "moe_gemm") return host_reference_internal::MakeMoeGemm(std::move(problem));
     if (op.kind == "softmax") return host_reference_internal::MakeSoftmax(std::move(problem));
     if (op.kind == "rmsnorm") return host_reference_internal::MakeNorm(std::move(problem), /*center=*/false);
     if (op.kind == "layernorm") return host_reference_internal::MakeNorm(std::move(problem), /*center=*/true);

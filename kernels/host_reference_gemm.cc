@@ -193,9 +193,104 @@ class GemmWq : public HostReference {
   const int x_, w_, scales_, zeros_, bias_;
 };
 
+// Ragged groups of rows, each with its expert's matrix; costmodel/ops/moe_gemm.op.txtpb.
+class MoeGemm : public HostReference {
+ public:
+  explicit MoeGemm(Problem problem)
+      : p_(std::move(problem)),
+        n_(p_.Name("n")),
+        k_(p_.Name("k")),
+        masked_(p_.Name("layout") == p_.Name("LAYOUT_MASKED")),
+        blocks_k_((k_ + 127) / 128),
+        x_(p_.Find("x")),
+        w_(p_.Find("w")),
+        scale_x_(p_.Find("scale_x")),
+        scale_w_(p_.Find("scale_w")),
+        weights_(p_.Find("weights")),
+        before_(p_.Find("y_masked")) {
+    const int groups = p_.Find("groups"), slots = p_.Find("slots");
+    for (int64_t e = 0; e < p_.tensors[groups].elements; ++e) {
+      groups_.push_back(static_cast<int64_t>(p_.Input(groups, e)));
+    }
+    if (slots < 0) return;
+    const bool gather = p_.Name("gather") == 1, scatter = p_.Name("scatter") == 1;
+    sorted_.resize(p_.Name("m"));
+    source_.resize(p_.Name("m"));
+    for (int64_t t = 0; t < p_.Name("m"); ++t) {
+      const int64_t slot = static_cast<int64_t>(p_.Input(slots, t)), row = scatter ? slot : t;
+      sorted_[row] = t;
+      source_[row] = gather ? slot / p_.Name("topk") : t;
+    }
+  }
+
+  absl::StatusOr<std::vector<ReferenceValue>> Evaluate(const std::string& tensor,
+                                                       const std::vector<int64_t>& indices) const override {
+    RT_RETURN_IF_ERROR(p_.CheckOutput(tensor, indices));
+    // Rows that are computed; the others keep what they held.
+    std::vector<int64_t> computed;
+    for (const int64_t index : indices) {
+      if (ExpertOf(index / n_) >= 0) computed.push_back(index);
+    }
+    const std::vector<ReferenceValue> sums = SumProducts(
+        computed, k_, [this](int64_t index) { return SourceOf(index / n_); },
+        [this](int64_t index) { return ExpertOf(index / n_) * n_ + index % n_; },
+        [this](int64_t row, int64_t k, int64_t depth, double* out) {
+          for (int64_t j = 0; j < depth; ++j) {
+            out[j] = p_.Input(x_, row * k_ + k + j);
+            if (scale_x_ >= 0) out[j] *= p_.Input(scale_x_, row * blocks_k_ + (k + j) / 128);
+          }
+        },
+        [this](int64_t column, int64_t k, int64_t depth, double* out) {
+          const int64_t block = column / n_ * ((n_ + 127) / 128) + column % n_ / 128;
+          for (int64_t j = 0; j < depth; ++j) {
+            out[j] = p_.Input(w_, column * k_ + k + j);
+            if (scale_w_ >= 0) out[j] *= p_.Input(scale_w_, block * blocks_k_ + (k + j) / 128);
+          }
+        });
+    std::vector<ReferenceValue> values;
+    auto sum = sums.begin();
+    for (const int64_t index : indices) {
+      if (ExpertOf(index / n_) < 0) {
+        const double kept = p_.Input(before_, index);
+        values.push_back({kept, std::fabs(kept)});
+        continue;
+      }
+      const double factor = weights_ >= 0 ? p_.Input(weights_, index / n_) : 1;
+      values.push_back({factor * sum->value, std::fabs(factor) * sum->magnitude});
+      ++sum;
+    }
+    return values;
+  }
+
+ private:
+  // The expert of a row of y; -1 if the row is not computed.
+  int64_t ExpertOf(int64_t row) const {
+    if (masked_) {
+      const int64_t rows_max = p_.Name("rows_max"), expert = row / rows_max;
+      return row % rows_max < groups_[expert] ? expert : -1;
+    }
+    const int64_t t = sorted_.empty() ? row : sorted_[row];
+    return std::upper_bound(groups_.begin(), groups_.end(), t) - groups_.begin() - 1;
+  }
+  // Its row of x.
+  int64_t SourceOf(int64_t row) const { return source_.empty() ? row : source_[row]; }
+
+  const Problem p_;
+  const int64_t n_, k_;
+  const bool masked_;
+  const int64_t blocks_k_;
+  // Tensor numbers; -1 where the instance has none.
+  const int x_, w_, scale_x_, scale_w_, weights_, before_;
+  // Offsets, or counts where masked.
+  std::vector<int64_t> groups_;
+  // Of every row of y, where rows are gathered or scattered: its place among the sorted rows, and its row of x.
+  std::vector<int64_t> sorted_, source_;
+};
+
 }  // namespace
 
 std::unique_ptr<HostReference> MakeGemm(Problem problem) { return std::make_unique<Gemm>(std::move(problem)); }
+std::unique_ptr<HostReference> MakeMoeGemm(Problem problem) { return std::make_unique<MoeGemm>(std::move(problem)); }
 std::unique_ptr<HostReference> MakeGemmWq(Problem problem) { return std::make_unique<GemmWq>(std::move(problem)); }
 
 }  // namespace rooftune::host_reference_internal

@@ -56,6 +56,7 @@ std::vector<ReferenceValue> ByRows(const std::vector<int64_t>& indices, int64_t 
 
 std::unique_ptr<HostReference> MakeGemm(Problem problem);
 std::unique_ptr<HostReference> MakeGemmWq(Problem problem);
+std::unique_ptr<HostReference> MakeMoeGemm(Problem problem);
 std::unique_ptr<HostReference> MakeSoftmax(Problem problem);
 std::unique_ptr<HostReference> MakeNorm(Problem problem, bool center);
 std::unique_ptr<HostReference> MakeGlu(Problem problem);

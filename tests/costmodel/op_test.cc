@@ -52,8 +52,8 @@ TEST(OpTest, BuiltinKindsAndTheirExamples) {
     EXPECT_EQ(schema->proto().reference().symbol(), "rt_reference");
   }
   EXPECT_EQ(kinds, (std::vector<std::string>{"contiguous", "cross_entropy", "dequantize", "elementwise", "gemm",
-                                             "gemm_wq", "glu", "layernorm", "permute", "quantize", "reduce", "rmsnorm",
-                                             "rope", "softmax"}));
+                                             "gemm_wq", "glu", "layernorm", "moe_gemm", "permute", "quantize", "reduce",
+                                             "rmsnorm", "rope", "softmax"}));
 }
 
 TEST(OpTest, CanonicalTextIsInSchemaOrderWithoutDefaults) {

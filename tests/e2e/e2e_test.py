@@ -72,7 +72,8 @@ class ModelledDevice(unittest.TestCase):
         for template in templates:
             with self.subTest(template=template["id"]):
                 answer = self.daemon.json("templates", "check", template["id"], *ops.get(template["id"], "").split())
-                wanted = ["sm_90"] if template["id"] == "gemm_wgmma" else ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"]
+                hopper = template["id"] in ("gemm_wgmma", "moe_wgmma")
+                wanted = ["sm_90"] if hopper else ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"]
                 self.assertEqual([r["arch"] for r in answer["result"]], wanted)
                 for result in answer["result"]:
                     self.assertEqual(result["outcome"], "OK", result)

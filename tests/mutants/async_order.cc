@@ -1,5 +1,6 @@
 #include "tests/mutants/async_order.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
@@ -9,19 +10,23 @@
 namespace rooftune {
 namespace {
 
-// SYNCS has other forms, which wait.
-constexpr int kSyncsArrive = 0x9a7;
+// Forms of SYNCS: arriving at a barrier, and trying whether it has been passed.
+constexpr int kSyncsArrive = 0x9a7, kSyncsTry = 0x5a7;
 // Of the upper half of WARPGROUP: set in DEPBAR, which waits.
 constexpr uint64_t kDepbarBit = 0x10000;
 
 class SectionReader {
  public:
-  explicit SectionReader(std::string* faults) : faults_(*faults) {}
+  SectionReader(bool copies, std::string* faults) : copies_(copies), faults_(*faults) {}
   void Read(const Instruction& code) {
     switch (code.name()) {
       case opcode::kHgmma:
       case opcode::kIgmma:
       case opcode::kQgmma:
+        if (copies_ && !viewed_) {
+          Fault(code, "products read what threads have copied to shared memory without a fence between");
+          viewed_ = true;
+        }
         products_pending_ = true;
         break;
       case opcode::kWarpgroup:
@@ -33,6 +38,7 @@ class SectionReader {
         break;
       case opcode::kFenceView:
         unfenced_ = false;
+        viewed_ = true;
         break;
       case opcode::kBar:
         unsynchronized_ = false;
@@ -45,6 +51,7 @@ class SectionReader {
       default:
         break;
     }
+    if (code.name_and_form() == kSyncsTry) viewed_ = false;
     if (code.name_and_form() != kSyncsArrive || !products_pending_) return;
     Fault(code, "a barrier is arrived at while products are under way that nothing waited for");
     products_pending_ = false;
@@ -55,8 +62,9 @@ class SectionReader {
     absl::StrAppend(&faults_, absl::StrFormat("0x%x: ", code.offset), what, "\n");
   }
 
+  const bool copies_;
   std::string& faults_;
-  bool products_pending_ = false, unfenced_ = false, unsynchronized_ = false;
+  bool products_pending_ = false, viewed_ = false, unfenced_ = false, unsynchronized_ = false;
 };
 
 }  // namespace
@@ -64,7 +72,10 @@ class SectionReader {
 std::string AsyncOrderFaults(const std::string& cubin) {
   std::string faults;
   for (const auto& section : MachineCode(cubin)) {
-    SectionReader reader(&faults);
+    const bool copies = std::any_of(section.begin(), section.end(), [](const Instruction& code) {
+      return code.name() == opcode::kLdgsts;
+    });
+    SectionReader reader(copies, &faults);
     for (const Instruction& code : section) reader.Read(code);
   }
   return faults;

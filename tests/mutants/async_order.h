@@ -11,7 +11,9 @@ namespace rooftune {
 // - a barrier in shared memory is arrived at after warpgroup products were issued and before any were waited for: TMA
 //   may refill what they still read;
 // - TMA stores from shared memory after threads put values there and before a fence of the asynchronous proxy or
-//   before a barrier.
+//   before a barrier;
+// - in code whose threads copy to shared memory (cp.async), products are issued after waiting for a barrier and before
+//   a fence of the asynchronous proxy.
 // Code is read in the order of addresses; branches are not followed.
 std::string AsyncOrderFaults(const std::string& cubin);
 

@@ -24,6 +24,7 @@ inline constexpr int kHgmma = 0x1f0, kIgmma = 0x1f1, kQgmma = 0x1f3;  // product
 inline constexpr int kWarpgroup = 0x1c5;                              // ARRIVE or DEPBAR of products
 inline constexpr int kUtmaldg = 0x1b4, kUtmastg = 0x1b5;              // tensor copies to and from shared memory
 inline constexpr int kFenceView = 0x1c6;                              // fence of the asynchronous proxy
+inline constexpr int kLdgsts = 0x1ae;                                 // copies of threads to shared memory
 inline constexpr int kBar = 0x11d;                                    // barrier of threads
 inline constexpr int kStsm = 0x044, kSts = 0x188;                     // stores to shared memory
 inline constexpr int kLdl = 0x183, kStl = 0x187;                      // local memory

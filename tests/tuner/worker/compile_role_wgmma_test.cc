@@ -1,4 +1,4 @@
-// The Hopper GEMM through the real compiler: registers, spills, parameters, the architecture in the binary, and the
+// The Hopper GEMMs through the real compiler: registers, spills, parameters, the architecture in the binary, and the
 // instructions that it is made of.
 #include <gtest/gtest.h>
 
@@ -19,16 +19,18 @@ struct Compiled {
   v1::LaunchPlan plan;
 };
 
-Compiled CompileWgmma(const std::string& text, const Config& changes) {
+// `text` is of the operator that the template implements.
+Compiled CompileWgmma(const std::string& text, const Config& changes, const std::string& id = "gemm_wgmma") {
   static const auto* const library = TemplateLibrary::Load({})->release();
   static const auto* const nvrtc = new absl::StatusOr<NvrtcLibrary>(NvrtcLibrary::Load(""));
   EXPECT_TRUE(nvrtc->ok()) << nvrtc->status();
   const DeviceProfile h200 = *ProfileCatalog::Builtin()->ById("h200-sxm");
-  const KernelTemplate& wgmma = *library->Find("gemm_wgmma");
+  const KernelTemplate& wgmma = *library->Find(id);
   const Op op = *library->ops().Parse(text);
   Config config = *wgmma.DefaultConfig(op, h200);
   // 128 bytes of k a stage, whatever the default of the shape is.
-  config["block_k"] = op.names.at("eight_bits") != 0 ? 128 : 64;
+  const int64_t dtype = op.names.at("dtype");
+  config["block_k"] = dtype == v1::FP16 || dtype == v1::BF16 ? 64 : 128;
   for (const auto& [name, value] : changes) config[name] = value;
   const auto input = wgmma.CompileInput(op, config, h200);
   const auto plan = wgmma.Plan(op, config, h200);
@@ -150,6 +152,51 @@ TEST_P(WgmmaInstructionsTest, HasTheInstructionsItIsFor) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, WgmmaInstructionsTest, testing::ValuesIn(Variants()),
+                         [](const auto& info) { return info.param.name; });
+
+std::vector<Variant> MoeVariants() {
+  const std::string large = "moe_gemm m=8192 n=4096 k=4096 experts=8 ", few = "moe_gemm m=128 n=4096 k=4096 experts=8 ";
+  const std::string routed = "topk=2 dtype=bf16 gather=1 scatter=1 weighted=1";
+  const Config turns = {{"pingpong", 1}, {"block_n", 128}, {"groups_x", 1}, {"stages", 5}};
+  const Config turned = {{"swap_ab", 1}, {"block_m", 16}, {"block_n", 128}, {"stages", 8}};
+  return {
+      {"Contiguous", large + "dtype=bf16", {}, kHgmma},
+      {"MulticastOfW", large + "dtype=bf16", {{"cluster_m", 2}}, kHgmma},
+      {"Masked", "moe_gemm m=8192 n=4096 k=4096 experts=8 rows_max=4096 dtype=fp16 layout=masked", {}, kHgmma},
+      {"Routed", large + routed, {}, kHgmma},
+      {"Turns", large + "dtype=bf16", turns, kHgmma},
+      {"RoutedInTurns", large + routed, turns, kHgmma},
+      {"SidesChanged", few + "dtype=bf16 scatter=1", turned, kHgmma},
+      {"RoutedSidesChanged", few + routed, turned, kHgmma},
+      {"Blocks", large + "dtype=fp8_e4m3", {{"block_n", 128}, {"stages", 5}}, kQgmma},
+      {"BlocksGathered", large + "topk=2 dtype=fp8_e4m3 gather=1", {{"block_n", 128}, {"stages", 5}}, kQgmma},
+      {"BlocksSidesChanged", few + "dtype=fp8_e4m3 scatter=1 weighted=1", turned, kQgmma},
+      {"BlocksInTurns", large + "dtype=fp8_e4m3", {{"pingpong", 1}, {"block_m", 64}, {"block_n", 128}, {"groups_x", 1}},
+       kQgmma},
+  };
+}
+
+class MoeInstructionsTest : public testing::TestWithParam<Variant> {};
+
+TEST_P(MoeInstructionsTest, HasTheInstructionsItIsFor) {
+  const Variant& variant = GetParam();
+  Compiled compiled = CompileWgmma(variant.op, variant.changes, "moe_wgmma");
+  ASSERT_EQ(compiled.result.outcome(), v1::OK) << compiled.result.log();
+  EXPECT_TRUE(AttachArtifact(compiled.result, compiled.plan).ok());
+  const v1::Resources& resources = compiled.result.kernel(0).resources();
+  EXPECT_EQ(resources.spill_store_bytes() + resources.spill_load_bytes(), 0);
+  std::map<int, int> opcodes = Opcodes(compiled.result.cubin());
+  for (const int product : {kHgmma, kIgmma, kQgmma}) {
+    EXPECT_EQ(opcodes[product] > 0, product == variant.product) << std::hex << product;
+  }
+  // Weights always come by TMA; x does where its rows lie together. Rows of y never leave by it.
+  const bool gathers = variant.op.find("gather=1") != std::string::npos;
+  EXPECT_GE(opcodes[kUtmaldg], gathers ? 1 : 2);
+  EXPECT_EQ(opcodes[kUtmastg], 0);
+  EXPECT_EQ(opcodes[kLdl] + opcodes[kStl], 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, MoeInstructionsTest, testing::ValuesIn(MoeVariants()),
                          [](const auto& info) { return info.param.name; });
 
 // A kernel without warpgroup products has none of these opcodes.
