@@ -11,7 +11,7 @@ import pathlib
 
 SCHEMA = 1
 NUMBER = (int, float)
-SUITES = ("memory_bound", "gemm")
+SUITES = ("memory_bound", "gemm", "moe")
 ROLES = ("ours", "peer", "copy")
 STATUSES = ("ok", "wrong", "failed", "unavailable")
 RUN_KEYS = {

@@ -7,8 +7,8 @@
   performance.py --check-tables FILE…  fail if a table is not what the rows give
 
 A table stands between `<!-- performance:NAME -->` and `<!-- /performance -->`; NAME is memory_bound_summary,
-memory_bound, rearranging, gemm_summary, gemm_bf16 or gemm_fp8. Of an operator that was measured several times on one
-device, the newest row counts. Ratios are a peer's time divided by ours of the same race: above 1, ours is faster.
+memory_bound, rearranging, gemm_summary, gemm_bf16, gemm_fp8 or moe. Of an operator that was measured several times on
+one device, the newest row counts. Ratios are a peer's time divided by ours of the same race: above 1, ours is faster.
 """
 
 import argparse
@@ -40,6 +40,11 @@ COLUMNS = {
         "torch tensorwise": ("torch tensorwise",),
         "torch rowwise": ("torch rowwise",),
         "cuBLASLt best": ("cublaslt_best",),
+    },
+    "moe": {
+        "loop of cuBLAS": ("loop of cublas", "loop of cublaslt"),
+        "torch grouped": ("torch grouped",),
+        "Triton": ("triton",),
     },
 }
 
@@ -295,7 +300,7 @@ def notes(rows: list, root: pathlib.Path) -> str:
 
 def table(rows: list, name: str, root: pathlib.Path) -> str:
     """Text of one marker."""
-    suite = "gemm" if name.startswith("gemm") else "memory_bound"
+    suite = "gemm" if name.startswith("gemm") else "moe" if name == "moe" else "memory_bound"
     mine = [row for row in rows if row["run"]["suite"] == suite]
     makers = {
         "memory_bound_summary": memory_bound_summary,
@@ -304,6 +309,7 @@ def table(rows: list, name: str, root: pathlib.Path) -> str:
         "gemm_summary": gemm_summary,
         "gemm_bf16": lambda r: gemm_table(r, COLUMNS["gemm"]),
         "gemm_fp8": lambda r: gemm_table(r, COLUMNS["fp8"]),
+        "moe": lambda r: gemm_table(r, COLUMNS["moe"]),
     }
     if name not in makers:
         raise RowError(f"no table is called '{name}'")

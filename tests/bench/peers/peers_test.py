@@ -324,6 +324,13 @@ class ShapesTest(unittest.TestCase):
         # The Triton peers read whole blocks of k.
         self.assertTrue(all(r["k"] % 256 == 0 and r["n"] % 8 == 0 for r in rows))
 
+    def test_experts(self):
+        rows = shapes.read_shapes("moe_shapes.csv")
+        self.assertEqual(len(rows), 10)
+        self.assertTrue(all(r["m"] % r["topk"] == 0 and r["experts"] <= 512 for r in rows))
+        # Tiles of the Triton peer don't reach into the next expert's weights, and its scales are of whole blocks.
+        self.assertTrue(all(r["n"] % 256 == 0 and r["k"] % 128 == 0 for r in rows))
+
 
 if __name__ == "__main__":
     unittest.main()

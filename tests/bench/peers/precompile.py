@@ -11,7 +11,7 @@ def _prepare():
     import torch
 
     torch.cuda.init()
-    for name in ("triton_rows", "triton_gemm"):
+    for name in ("triton_rows", "triton_gemm", "triton_moe"):
         importlib.import_module(name)
 
 
@@ -22,7 +22,8 @@ def _dtype(name):
 
 
 def _argument(spec):
-    """An integer or float as it is, "bfloat16" a pointer, ("descriptor", rows, columns) a tensor map of bf16."""
+    """An integer or float as it is, "bfloat16" a pointer, ("descriptor", rows, columns) a tensor map of bf16, or
+    of the dtype that follows."""
     if isinstance(spec, str):
         return _dtype(spec)
     if isinstance(spec, tuple):
@@ -30,7 +31,10 @@ def _argument(spec):
         from triton.tools.tensor_descriptor import TensorDescriptor
 
         return TensorDescriptor(
-            torch.empty(64, dtype=torch.bfloat16, device="cuda"), [1024, 1024], [1024, 1], list(spec[1:])
+            torch.empty(64, dtype=_dtype(spec[3] if len(spec) > 3 else "bfloat16"), device="cuda"),
+            [1024, 1024],
+            [1024, 1],
+            list(spec[1:3]),
         )
     return spec
 
