@@ -73,6 +73,20 @@ gemm_wq m=16 n=8192 k=28672 dtype=bf16
 gemm_wq m=16 n=28672 k=4096 dtype=bf16 weight=int8 group=0
 gemm_wq m=256 n=28672 k=4096 dtype=fp16 zero=1
 END
+suite moe <<'END'
+moe_gemm m=128 n=28672 k=4096 experts=8 dtype=bf16
+moe_gemm m=128 n=4096 k=14336 experts=8 dtype=bf16
+moe_gemm m=8192 n=28672 k=4096 experts=8 dtype=bf16
+moe_gemm m=8192 n=4096 k=14336 experts=8 dtype=bf16 scatter=1 weighted=1
+moe_gemm m=512 n=1536 k=2048 experts=128 dtype=bf16
+moe_gemm m=32768 n=1536 k=2048 experts=128 topk=8 dtype=bf16 gather=1
+moe_gemm m=32768 n=2048 k=768 experts=128 dtype=bf16
+moe_gemm m=4096 n=4096 k=7168 experts=32 rows_max=1024 dtype=bf16 layout=masked
+moe_gemm m=4096 n=4096 k=7168 experts=32 dtype=fp8_e4m3
+moe_gemm m=4096 n=7168 k=2048 experts=32 rows_max=1024 dtype=fp8_e4m3 layout=masked
+moe_gemm m=4096 n=4096 k=7168 experts=32 topk=8 dtype=fp8_e4m3 gather=1
+moe_gemm m=4096 n=7168 k=2048 experts=32 dtype=fp8_e4m3 scatter=1 weighted=1
+END
 suite rows <<'END'
 softmax rows=333 cols=777 dtype=fp32
 rmsnorm rows=32768 cols=4096 dtype=bf16
@@ -99,7 +113,9 @@ layernorm rows=8192 cols=32768 dtype=bf16
 softmax rows=8192 cols=32768 dtype=bf16 mask=1
 reduce rows=16384 cols=16384 dtype=bf16 axis=full kind=argmax
 permute d0=16 d1=16 d2=32 d3=1 d4=64 d5=2 d6=64 d7=2 dtype=bf16 perm=2461357
+permute d0=1 d1=3 d2=32 d3=2 d4=45 d5=16 d6=80 d7=16 dtype=bf16 perm=2461357
 contiguous d0=4096 d1=16384 dtype=bf16 s0=32768 s1=1
+contiguous d0=12288 d1=12288 dtype=bf16 s0=1 s1=12352
 elementwise n=65536 d1=4096 dtype=bf16 chain=add(a,b:1)
 elementwise n=134217728 dtype=bf16 chain=add(a,b) inplace=1
 elementwise n=134217728 dtype=bf16 chain=relu(add(a,b)) out=fp32
