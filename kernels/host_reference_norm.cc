@@ -18,8 +18,8 @@ class Norm : public HostReference {
         residual_(p_.Find("residual")),
         weight_(p_.Find("weight")),
         bias_(p_.Find("bias")),
+        act_(p_.Name("act")),
         center_(center),
-        relu_(p_.NameOr("act", 0) != 0),
         pre_relu_(p_.Name("pre") != 0),
         // Largest quantised magnitude: of FP8 E4M3, or of INT8's symmetric range.
         limit_(p_.Name("quant") == 0                           ? 0
@@ -95,11 +95,17 @@ class Norm : public HostReference {
     const double h = Summed(index);
     const double weight = p_.Input(weight_, index % columns_);
     const double bias = bias_ < 0 ? 0 : p_.Input(bias_, index % columns_);
-    double y = (h - row.mean) * row.factor * weight + bias;
+    const double y = (h - row.mean) * row.factor * weight + bias;
     // The mean is a sum of the row's elements over their number, and its error enters every element.
     const double magnitude = (std::fabs(h) + row.mean_absolute) * row.factor * std::fabs(weight) + std::fabs(bias);
-    if (relu_ && y < 0) y = 0;
-    return {y, magnitude};
+    return {Activate(y), magnitude};
+  }
+
+  double Activate(double y) const {
+    if (act_ == p_.Name("ACT_RELU")) return y < 0 ? 0 : y;
+    if (act_ == p_.Name("ACT_SILU")) return y / (1 + std::exp(-y));
+    if (act_ != p_.Name("ACT_GELU")) return y;
+    return 0.5 * y * (1 + std::tanh(0.7978845608028654 * (y + 0.044715 * y * y * y)));
   }
 
   ReferenceValue Quantised(const Row& row, int64_t index) const {
@@ -113,7 +119,8 @@ class Norm : public HostReference {
   const Problem p_;
   const int64_t columns_;
   const int x_, residual_, weight_, bias_;
-  const bool center_, relu_, pre_relu_;
+  const int64_t act_;
+  const bool center_, pre_relu_;
   const double limit_;
 };
 

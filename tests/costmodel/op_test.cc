@@ -506,6 +506,15 @@ TEST(OpTest, LayernormAndGluWorkEqualsCountedLoops) {
   EXPECT_EQ(norm.bytes_read, l.read);
   EXPECT_EQ(norm.bytes_written, l.written);
   EXPECT_EQ(OpsOn(WorkOf("layernorm rows=3 cols=5 dtype=fp16"), "fp32"), l.fp32 - 3 * 15);
+  for (const std::string kind : {"layernorm", "rmsnorm"}) {
+    const Work plain = WorkOf(kind + " rows=3 cols=5 dtype=fp16");
+    const std::map<std::string, std::pair<int, int>> acts = {{"relu", {1, 0}}, {"gelu", {7, 1}}, {"silu", {4, 1}}};
+    for (const auto& [act, ops] : acts) {
+      const Work activated = WorkOf(kind + " rows=3 cols=5 dtype=fp16 act=" + act);
+      EXPECT_EQ(OpsOn(activated, "fp32"), OpsOn(plain, "fp32") + ops.first * 15) << kind << act;
+      EXPECT_EQ(OpsOn(activated, "sfu"), OpsOn(plain, "sfu") + ops.second * 15) << kind << act;
+    }
+  }
   for (const std::string packed : {"", " packed=0"}) {
     const Work glu = WorkOf("glu rows=3 cols=5 dtype=fp32" + packed);
     EXPECT_EQ(OpsOn(glu, "fp32"), g.fp32);

@@ -268,6 +268,22 @@ TEST(HostReferenceTest, LayernormByItsDefinition) {
   }
 }
 
+TEST(HostReferenceTest, NormsAreActivated) {
+  for (const std::string kind : {"rmsnorm", "layernorm"}) {
+    const auto plain = Make(kind + " rows=3 cols=11 dtype=bf16").All("y");
+    const auto relu = Make(kind + " rows=3 cols=11 dtype=bf16 act=relu").All("y");
+    const auto gelu = Make(kind + " rows=3 cols=11 dtype=bf16 act=gelu").All("y");
+    const auto silu = Make(kind + " rows=3 cols=11 dtype=bf16 act=silu").All("y");
+    for (size_t i = 0; i < plain.size(); ++i) {
+      const double y = plain[i].value;
+      EXPECT_EQ(relu[i].value, std::max(y, 0.0));
+      EXPECT_NEAR(gelu[i].value, y / (1 + std::exp(-1.5957691216057308 * (y + 0.044715 * y * y * y))), 1e-13);
+      EXPECT_NEAR(silu[i].value, y / (1 + std::exp(-y)), 1e-13);
+      for (const auto* activated : {&relu, &gelu, &silu}) EXPECT_EQ((*activated)[i].magnitude, plain[i].magnitude);
+    }
+  }
+}
+
 TEST(HostReferenceTest, QuantisedNormsScaleTheirRows) {
   for (const std::string kind : {"rmsnorm", "layernorm"}) {
     for (const bool fp8 : {false, true}) {

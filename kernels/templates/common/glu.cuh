@@ -1,4 +1,4 @@
-// Activations of gated linear units.
+// Activations of gated linear units and after norms.
 #pragma once
 
 #include "common/types.cuh"

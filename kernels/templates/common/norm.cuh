@@ -5,27 +5,17 @@
 // then an activation, then, if asked for, 8 bits with a scale for each row: scale = max |y| / (448 or 127), y / scale.
 //
 // Defines: RT_DTYPE; RT_QUANT (0 none, 1 FP8 E4M3, 2 INT8); RT_CENTER (0 RMS norm, 1 LayerNorm); RT_RESIDUAL and
-// RT_BIAS (0 or 1); RT_PRE and RT_ACT (0 none, 1 relu); RT_VARIANT (0 the row, weight and bias in registers in their
-// storage type; 1 several passes over global memory, any length; 2 the row alone in registers, with 8-bit output as
-// floats from the scale's maximum on; weight and bias from a cache when they are needed); RT_BLOCK threads a block;
-// RT_ROWS rows a block (variants 0 and 2); RT_CLUSTER blocks that share a row (variant 2, sm_90 and newer); RT_VEC
-// elements a vector, a divisor of cols; RT_ITEMS vectors a thread holds (0, 2) or loads at once (1).
+// RT_BIAS (0 or 1); RT_PRE (0 none, 1 relu); RT_ACT (0 none, 1 relu, 2 gelu, 3 silu); RT_VARIANT (0 the row, weight and
+// bias in registers in their storage type; 1 several passes over global memory, any length; 2 the row alone in
+// registers; weight and bias from a cache when they are needed); RT_BLOCK threads a block; RT_ROWS rows a block
+// (variants 0 and 2); RT_CLUSTER blocks that share a row (variant 2, sm_90 and newer); RT_VEC elements a vector, a
+// divisor of cols; RT_ITEMS vectors a thread holds (0, 2) or loads at once (1). With 8-bit output results are held as
+// floats until the scale is known.
 #pragma once
 
-#include "common/quantized.cuh"
+#include "common/norm_elements.cuh"
 #include "common/row.cuh"
-#include "common/types.cuh"
-#include "common/vector.cuh"
 
-typedef RtVector<RT_DTYPE, RT_VEC> RtNormVector;
-typedef RtNormVector::Store RtNormStore;
-#if RT_QUANT
-typedef RtQuantized<RT_QUANT == 1 ? RT_FP8_E4M3 : RT_INT8, RT_VEC> RtNormResult;
-typedef rt_u8 RtNormOut;
-#else
-typedef RtNormVector RtNormResult;
-typedef RtNormStore RtNormOut;
-#endif
 constexpr int kRtNormThreads = RT_BLOCK / RT_ROWS;  // of one row in this block
 typedef RtRow<kRtNormThreads, RT_ROWS, RT_CLUSTER> RtNormRow;
 
@@ -38,22 +28,6 @@ struct RtNormShared {
 #if RT_CENTER
   RtNormRow::Shared mean;
 #endif
-};
-
-// The pointers of one row (weight, bias and scale: of the tensor); null for tensors that the instance does not have.
-struct RtNormPointers {
-  const RtNormStore* x;
-  const RtNormStore* residual;
-  const RtNormStore* weight;
-  const RtNormStore* bias;
-  RtNormOut* y;
-  RtNormStore* residual_out;
-  float* scale;
-};
-
-struct RtNormMoments {
-  float mean;    // 0 for RMS norm
-  float factor;  // 1 / √(variance + eps)
 };
 
 __device__ __forceinline__ rt_i64 rt_norm_row_number() {
@@ -69,62 +43,11 @@ __device__ __forceinline__ int rt_norm_column(int k) {
   return ((k * RT_CLUSTER + rt_norm_rank()) * kRtNormThreads + static_cast<int>(threadIdx.x % kRtNormThreads)) * RT_VEC;
 }
 
-__device__ __forceinline__ float rt_norm_rsqrt(float x) {
-  float r;
-  asm("rsqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
-  return r;
-}
-
-__device__ __forceinline__ float rt_norm_square_sum(const RtNormVector& v, float mean, float sum) {
-#pragma unroll
-  for (int i = 0; i < RT_VEC; ++i) {
-    const float d = RT_CENTER ? v.get(i) - mean : v.get(i);
-    sum = fmaf(d, d, sum);
-  }
-  return sum;
-}
-
-__device__ __forceinline__ float rt_norm_sum(const RtNormVector& v, float sum) {
-#pragma unroll
-  for (int i = 0; i < RT_VEC; ++i) sum += v.get(i);
-  return sum;
-}
-
-// A NaN stays one.
-__device__ __forceinline__ float rt_norm_activate(float y) {
-#if RT_ACT == 1
-  asm("max.NaN.f32 %0, %0, 0f00000000;" : "+f"(y));
-#endif
-  return y;
-}
-
-__device__ __forceinline__ void rt_norm_apply(const RtNormVector& h, const RtNormVector& weight,
-                                              const RtNormVector& bias, RtNormMoments m, float (&y)[RT_VEC]) {
-#pragma unroll
-  for (int i = 0; i < RT_VEC; ++i) {
-    y[i] = (RT_CENTER ? h.get(i) - m.mean : h.get(i)) * m.factor;
-    y[i] = rt_norm_activate(RT_BIAS ? fmaf(y[i], weight.get(i), bias.get(i)) : y[i] * weight.get(i));
-  }
-}
-
-// `inverse` is 1 / scale of the row.
-__device__ __forceinline__ void rt_norm_store(float (&y)[RT_VEC], float inverse, RtNormOut* to) {
-#if RT_QUANT
-#pragma unroll
-  for (int i = 0; i < RT_VEC; ++i) y[i] *= inverse;
-#endif
-  RtNormResult out;
-  out.set(y);
-  out.store_stream(to);
-}
+// Elements from the thread's vector number 0 to number k: a constant where k is one, so that all of a thread's vectors
+// have one address.
+__device__ __forceinline__ int rt_norm_step(int k) { return k * RT_CLUSTER * kRtNormThreads * RT_VEC; }
 
 #if RT_QUANT
-__device__ __forceinline__ float rt_norm_largest(const float (&y)[RT_VEC], float largest) {
-#pragma unroll
-  for (int i = 0; i < RT_VEC; ++i) largest = fmaxf(largest, fabsf(y[i]));
-  return largest;
-}
-
 // Writes the row's scale and returns its inverse. A row of zeros has scale 0 and stays zeros.
 __device__ __forceinline__ float rt_norm_scale(const RtNormPointers& p, int cols, float largest, RtNormShared* shared) {
   constexpr float kMax = RT_QUANT == 1 ? rt_quantized_max<RT_FP8_E4M3>() : rt_quantized_max<RT_INT8>();
@@ -135,36 +58,19 @@ __device__ __forceinline__ float rt_norm_scale(const RtNormPointers& p, int cols
 }
 #endif
 
-__device__ __forceinline__ float rt_norm_before(float h) {
-#if RT_PRE == 1
-  asm("max.NaN.f32 %0, %0, 0f00000000;" : "+f"(h));
-#endif
-  return h;
-}
-
-// h of elements that were read without a residual.
-__device__ __forceinline__ void rt_norm_prepare(RtNormVector* v) {
-#if RT_PRE
-  float h[RT_VEC];
-#pragma unroll
-  for (int i = 0; i < RT_VEC; ++i) h[i] = rt_norm_before(v->get(i));
-  v->set(h);
-#endif
-}
-
 // Loads RT_ITEMS vectors of h from number `base` on (zeros past the end) and writes residual_out.
 __device__ __forceinline__ void rt_norm_load(const RtNormPointers& p, int cols, int base, RtNormVector (&h)[RT_ITEMS]) {
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     h[k].fill(0);
-    if (rt_norm_column(base + k) < cols) h[k].load_stream(p.x + rt_norm_column(base + k));
+    if (rt_norm_column(base + k) < cols) h[k].load_stream(p.x + rt_norm_step(base + k));
   }
 #if RT_RESIDUAL
   RtNormVector r[RT_ITEMS];
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     r[k].fill(0);
-    if (rt_norm_column(base + k) < cols) r[k].load_stream(p.residual + rt_norm_column(base + k));
+    if (rt_norm_column(base + k) < cols) r[k].load_stream(p.residual + rt_norm_step(base + k));
   }
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
@@ -172,7 +78,7 @@ __device__ __forceinline__ void rt_norm_load(const RtNormPointers& p, int cols, 
 #pragma unroll
     for (int i = 0; i < RT_VEC; ++i) sum[i] = rt_norm_before(h[k].get(i) + r[k].get(i));
     h[k].set(sum);
-    if (rt_norm_column(base + k) < cols) h[k].store_stream(p.residual_out + rt_norm_column(base + k));
+    if (rt_norm_column(base + k) < cols) h[k].store_stream(p.residual_out + rt_norm_step(base + k));
   }
 #elif RT_PRE
 #pragma unroll
@@ -180,19 +86,10 @@ __device__ __forceinline__ void rt_norm_load(const RtNormPointers& p, int cols, 
 #endif
 }
 
-__device__ __forceinline__ void rt_norm_load_parameters(const RtNormPointers& p, int column, RtNormVector* weight,
-                                                        RtNormVector* bias) {
-  weight->load_cached(p.weight + column);
-#if RT_BIAS
-  bias->load_cached(p.bias + column);
-#else
-  bias->fill(0);
-#endif
-}
-
 #if RT_VARIANT != 1
 // The variance is of the differences from the mean, so that it does not cancel.
-__device__ __forceinline__ RtNormMoments rt_norm_moments(const RtNormVector (&h)[RT_ITEMS], int cols, int length,
+template <typename V>
+__device__ __forceinline__ RtNormMoments rt_norm_moments(const V (&h)[RT_ITEMS], int cols, int length,
                                                          float eps, RtNormShared* shared) {
   float mean = 0.0f;
 #if RT_CENTER
@@ -220,7 +117,14 @@ __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, i
                                             RtNormShared* shared) {
   RtNormVector h[RT_ITEMS];
   rt_norm_load(p, cols, 0, h);
-  const RtNormMoments m = rt_norm_moments(h, cols, length, eps, shared);
+#if RT_FLOATS
+  RtNormFloats f[RT_ITEMS];
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) f[k].set(h[k]);
+#else
+  RtNormVector(&f)[RT_ITEMS] = h;
+#endif
+  const RtNormMoments m = rt_norm_moments(f, cols, length, eps, shared);
 #if RT_QUANT
   float y[RT_ITEMS][RT_VEC];
   float largest = 0.0f;
@@ -230,21 +134,21 @@ __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, i
     if (rt_norm_column(k) >= cols) continue;
     RtNormVector weight;
     RtNormVector bias;
-    rt_norm_load_parameters(p, rt_norm_column(k), &weight, &bias);
+    rt_norm_load_parameters(p, rt_norm_step(k), &weight, &bias);
 #if RT_QUANT
-    rt_norm_apply(h[k], weight, bias, m, y[k]);
+    rt_norm_apply(f[k], weight, bias, m, y[k]);
     largest = rt_norm_largest(y[k], largest);
 #else
     float y[RT_VEC];
-    rt_norm_apply(h[k], weight, bias, m, y);
-    rt_norm_store(y, 1.0f, p.y + rt_norm_column(k));
+    rt_norm_apply(f[k], weight, bias, m, y);
+    rt_norm_store(y, 1.0f, p.y + rt_norm_step(k));
 #endif
   }
 #if RT_QUANT
   const float inverse = rt_norm_scale(p, cols, largest, shared);
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
-    if (rt_norm_column(k) < cols) rt_norm_store(y[k], inverse, p.y + rt_norm_column(k));
+    if (rt_norm_column(k) < cols) rt_norm_store(y[k], inverse, p.y + rt_norm_step(k));
   }
 #endif
 }
@@ -261,26 +165,38 @@ __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, i
   for (int k = 0; k < RT_ITEMS; ++k) {
     weight[k].fill(0);
     bias[k].fill(0);
-    if (rt_norm_column(k) < cols) rt_norm_load_parameters(p, rt_norm_column(k), &weight[k], &bias[k]);
+    if (rt_norm_column(k) < cols) rt_norm_load_parameters(p, rt_norm_step(k), &weight[k], &bias[k]);
   }
-  const RtNormMoments m = rt_norm_moments(h, cols, length, eps, shared);
-  float inverse = 1.0f;
-  float y[RT_VEC];
+#if RT_FLOATS
+  RtNormFloats f[RT_ITEMS];
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) f[k].set(h[k]);
+#else
+  RtNormVector(&f)[RT_ITEMS] = h;
+#endif
+  const RtNormMoments m = rt_norm_moments(f, cols, length, eps, shared);
 #if RT_QUANT
+  float y[RT_ITEMS][RT_VEC];
   float largest = 0.0f;
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
-    rt_norm_apply(h[k], weight[k], bias[k], m, y);
-    if (rt_norm_column(k) < cols) largest = rt_norm_largest(y, largest);
+    rt_norm_apply(f[k], weight[k], bias[k], m, y[k]);
+    if (rt_norm_column(k) < cols) largest = rt_norm_largest(y[k], largest);
   }
-  inverse = rt_norm_scale(p, cols, largest, shared);
-#endif
+  const float inverse = rt_norm_scale(p, cols, largest, shared);
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    if (rt_norm_column(k) < cols) rt_norm_store(y[k], inverse, p.y + rt_norm_step(k));
+  }
+#else
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     if (rt_norm_column(k) >= cols) continue;
-    rt_norm_apply(h[k], weight[k], bias[k], m, y);
-    rt_norm_store(y, inverse, p.y + rt_norm_column(k));
+    float y[RT_VEC];
+    rt_norm_apply(f[k], weight[k], bias[k], m, y);
+    rt_norm_store(y, 1.0f, p.y + rt_norm_step(k));
   }
+#endif
 }
 #else
 // Count, mean and Σ (h − mean)² of what a thread has seen, extended by whole chunks: each chunk's mean and squares are
@@ -328,7 +244,7 @@ struct RtNormRunning {
   }
 };
 
-// Calls use(y, column) for each vector of the chunk at `base`, read once more.
+// Calls use(y, step) for each vector of the chunk at `base`, read once more.
 template <typename Use>
 __device__ __forceinline__ void rt_norm_reload(const RtNormPointers& p, int cols, int base, RtNormMoments m, Use use) {
   const RtNormStore* const from = RT_RESIDUAL ? p.residual_out : p.x;
@@ -336,7 +252,7 @@ __device__ __forceinline__ void rt_norm_reload(const RtNormPointers& p, int cols
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     h[k].fill(0);
-    if (rt_norm_column(base + k) < cols) h[k].load_cached(from + rt_norm_column(base + k));
+    if (rt_norm_column(base + k) < cols) h[k].load_cached(from + rt_norm_step(base + k));
 #if !RT_RESIDUAL
     rt_norm_prepare(&h[k]);
 #endif
@@ -347,9 +263,9 @@ __device__ __forceinline__ void rt_norm_reload(const RtNormPointers& p, int cols
     RtNormVector weight;
     RtNormVector bias;
     float y[RT_VEC];
-    rt_norm_load_parameters(p, rt_norm_column(base + k), &weight, &bias);
+    rt_norm_load_parameters(p, rt_norm_step(base + k), &weight, &bias);
     rt_norm_apply(h[k], weight, bias, m, y);
-    use(y, rt_norm_column(base + k));
+    use(y, rt_norm_step(base + k));
   }
 }
 
@@ -371,12 +287,12 @@ __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, i
   }
   const float inverse = rt_norm_scale(p, cols, largest, shared);
   for (base = 0; rt_norm_column(base) < cols; base += RT_ITEMS) {
-    rt_norm_reload(p, cols, base, m, [&](float(&y)[RT_VEC], int column) { rt_norm_store(y, inverse, p.y + column); });
+    rt_norm_reload(p, cols, base, m, [&](float(&y)[RT_VEC], int step) { rt_norm_store(y, inverse, p.y + step); });
   }
 #else
   // Backwards: what was read (or written) last is still in a cache.
   for (base -= RT_ITEMS; base >= 0; base -= RT_ITEMS) {
-    rt_norm_reload(p, cols, base, m, [&](float(&y)[RT_VEC], int column) { rt_norm_store(y, 1.0f, p.y + column); });
+    rt_norm_reload(p, cols, base, m, [&](float(&y)[RT_VEC], int step) { rt_norm_store(y, 1.0f, p.y + step); });
   }
 #endif
 }

@@ -1,5 +1,6 @@
 // Reductions along rows. A row belongs to `THREADS` consecutive threads of each of `CTAS` thread blocks of a cluster;
-// a block holds `ROWS` rows. Every thread of a row gets the result, with the same bits in every thread.
+// a block holds `ROWS` rows. Every thread of a row gets the result, with the same bits in every thread. With APART the
+// block has threads beside these, which take no part.
 #pragma once
 
 #include "common/types.cuh"
@@ -24,7 +25,7 @@ __device__ __forceinline__ float rt_reciprocal(float x) {
   return r;
 }
 
-template <int THREADS, int ROWS, int CTAS>
+template <int THREADS, int ROWS, int CTAS, bool APART = false>
 class RtRow {
  public:
   static_assert((THREADS & (THREADS - 1)) == 0, "threads of a row are a power of two");
@@ -46,7 +47,7 @@ class RtRow {
       const int row = threadIdx.x / THREADS;
       const int lane = threadIdx.x % 32;
       if (lane == 0) shared->warp[row][threadIdx.x % THREADS / 32] = v;
-      __syncthreads();
+      barrier();
       v = kWarps <= 4 ? few_max_sum(shared->warp[row]) : lanes_max_sum<kWarps, true>(shared->warp[row][lane % kWarps]);
     }
     if constexpr (CTAS > 1) v = lanes_max_sum<CTAS, true>(exchange(v, shared));
@@ -59,7 +60,7 @@ class RtRow {
       const int row = threadIdx.x / THREADS;
       const int lane = threadIdx.x % 32;
       if (lane == 0) shared->sum[row][threadIdx.x % THREADS / 32] = v;
-      __syncthreads();
+      barrier();
       v = kWarps <= 8 ? few_sum(shared->sum[row]) : lanes_sum<kWarps>(shared->sum[row][lane % kWarps]);
     }
     if constexpr (CTAS > 1) v = lanes_sum<CTAS>(exchange({0, v}, shared).sum);
@@ -73,7 +74,7 @@ class RtRow {
       const int row = threadIdx.x / THREADS;
       const int lane = threadIdx.x % 32;
       if (lane == 0) shared->warp[row][threadIdx.x % THREADS / 32].max = v;
-      __syncthreads();
+      barrier();
       v = lanes_max<kWarps>(shared->warp[row][lane % kWarps].max);
     }
     if constexpr (CTAS > 1) v = lanes_max<CTAS>(exchange({v, 0}, shared).max);
@@ -85,7 +86,7 @@ class RtRow {
     if constexpr (CTAS > 1) asm volatile("barrier.cluster.wait;" ::: "memory");
   }
 
- private:
+  // Over N neighbouring lanes, N a power of two.
   template <int N>
   static __device__ __forceinline__ float lanes_sum(float v) {
 #pragma unroll
@@ -133,6 +134,14 @@ class RtRow {
     return {max, lanes_sum<N>(v.sum * rt_exp2(fmaf(v.max, kRtLog2E, rt_exp_bias(max))))};
   }
 
+ private:
+  static __device__ __forceinline__ void barrier() {
+    if constexpr (APART) {
+      asm volatile("bar.sync 1, %0;" ::"n"(THREADS * ROWS) : "memory");
+    } else {
+      __syncthreads();
+    }
+  }
   // Lane l gets the state of block l % CTAS of the cluster. Ends with an arrival that finish() waits for.
   static __device__ __forceinline__ RtMaxSum exchange(RtMaxSum v, Shared* shared) {
     if (threadIdx.x == 0) shared->block = v;

@@ -15,10 +15,10 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_rmsnorm(const RtNormSt
                                                                   float eps, rt_i64 rows, rt_i64 cols) {
   __shared__ RtNormShared shared;
   const rt_i64 row = rt_norm_row_number();
-  const rt_i64 offset = row * cols;
+  const rt_i64 offset = row * cols + rt_norm_column(0);
   RtNormPointers p = {};
   p.x = x + offset;
-  p.weight = weight;
+  p.weight = weight + rt_norm_column(0);
   p.y = y + offset;
 #if RT_RESIDUAL
   p.residual = residual + offset;

@@ -1,0 +1,140 @@
+// What RMS norm and LayerNorm are made of, whatever brings the row: the elements of h before the norm, sums, results and
+// their conversion. common/norm.cuh says what is computed; the defines are RT_DTYPE, RT_QUANT, RT_CENTER, RT_BIAS,
+// RT_PRE, RT_ACT and RT_VEC.
+#pragma once
+
+#include "common/glu.cuh"
+#include "common/quantized.cuh"
+#include "common/types.cuh"
+#include "common/vector.cuh"
+
+typedef RtVector<RT_DTYPE, RT_VEC> RtNormVector;
+typedef RtNormVector::Store RtNormStore;
+#if RT_QUANT
+typedef RtQuantized<RT_QUANT == 1 ? RT_FP8_E4M3 : RT_INT8, RT_VEC> RtNormResult;
+typedef rt_u8 RtNormOut;
+#else
+typedef RtNormVector RtNormResult;
+typedef RtNormStore RtNormOut;
+#endif
+
+// Where a thread's elements of a row start, in weight and bias as well (scale: the tensor); null for tensors that the
+// instance does not have.
+struct RtNormPointers {
+  const RtNormStore* x;
+  const RtNormStore* residual;
+  const RtNormStore* weight;
+  const RtNormStore* bias;
+  RtNormOut* y;
+  RtNormStore* residual_out;
+  float* scale;
+};
+
+struct RtNormMoments {
+  float mean;    // 0 for RMS norm
+  float factor;  // 1 / √(variance + eps)
+};
+
+__device__ __forceinline__ float rt_norm_rsqrt(float x) {
+  float r;
+  asm("rsqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+
+// Elements as floats, for rows that are short of instructions rather than registers: from packed ones the compiler
+// makes floats again at each use.
+struct RtNormFloats {
+  float value[RT_VEC];
+
+  __device__ __forceinline__ float get(int i) const { return value[i]; }
+  __device__ __forceinline__ void set(const RtNormVector& v) {
+#pragma unroll
+    for (int i = 0; i < RT_VEC; ++i) {
+      value[i] = v.get(i);
+      asm volatile("" : "+f"(value[i]));
+    }
+  }
+};
+
+template <typename V>
+__device__ __forceinline__ float rt_norm_square_sum(const V& v, float mean, float sum) {
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) {
+    const float d = RT_CENTER ? v.get(i) - mean : v.get(i);
+    sum = fmaf(d, d, sum);
+  }
+  return sum;
+}
+
+template <typename V>
+__device__ __forceinline__ float rt_norm_sum(const V& v, float sum) {
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) sum += v.get(i);
+  return sum;
+}
+
+// RT_ACT: 0 none, 1 relu, 2 gelu, 3 silu. A NaN stays one.
+__device__ __forceinline__ float rt_norm_activate(float y) {
+#if RT_ACT == 1
+  asm("max.NaN.f32 %0, %0, 0f00000000;" : "+f"(y));
+#elif RT_ACT
+  y = rt_glu_activate<RT_ACT>(y);
+#endif
+  return y;
+}
+
+template <typename V>
+__device__ __forceinline__ void rt_norm_apply(const V& h, const RtNormVector& weight,
+                                              const RtNormVector& bias, RtNormMoments m, float (&y)[RT_VEC]) {
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) {
+    y[i] = RT_CENTER ? fmaf(h.get(i), m.factor, -m.mean * m.factor) : h.get(i) * m.factor;
+    y[i] = rt_norm_activate(RT_BIAS ? fmaf(y[i], weight.get(i), bias.get(i)) : y[i] * weight.get(i));
+  }
+}
+
+// `inverse` is 1 / scale of the row.
+__device__ __forceinline__ void rt_norm_store(float (&y)[RT_VEC], float inverse, RtNormOut* to) {
+#if RT_QUANT
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) y[i] *= inverse;
+#endif
+  RtNormResult out;
+  out.set(y);
+  out.store_stream(to);
+}
+
+#if RT_QUANT
+__device__ __forceinline__ float rt_norm_largest(const float (&y)[RT_VEC], float largest) {
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) largest = fmaxf(largest, fabsf(y[i]));
+  return largest;
+}
+#endif
+
+__device__ __forceinline__ float rt_norm_before(float h) {
+#if RT_PRE == 1
+  asm("max.NaN.f32 %0, %0, 0f00000000;" : "+f"(h));
+#endif
+  return h;
+}
+
+// h of elements that were read without a residual.
+__device__ __forceinline__ void rt_norm_prepare(RtNormVector* v) {
+#if RT_PRE
+  float h[RT_VEC];
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) h[i] = rt_norm_before(v->get(i));
+  v->set(h);
+#endif
+}
+
+__device__ __forceinline__ void rt_norm_load_parameters(const RtNormPointers& p, int step, RtNormVector* weight,
+                                                        RtNormVector* bias) {
+  weight->load_cached(p.weight + step);
+#if RT_BIAS
+  bias->load_cached(p.bias + step);
+#else
+  bias->fill(0);
+#endif
+}
