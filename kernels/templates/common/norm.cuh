@@ -9,8 +9,8 @@
 // bias in registers in their storage type; 1 several passes over global memory, any length; 2 the row alone in
 // registers; weight and bias from a cache when they are needed); RT_BLOCK threads a block; RT_ROWS rows a block
 // (variants 0 and 2); RT_CLUSTER blocks that share a row (variant 2, sm_90 and newer); RT_VEC elements a vector, a
-// divisor of cols; RT_ITEMS vectors a thread holds (0, 2) or loads at once (1). With 8-bit output results are held as
-// floats until the scale is known.
+// divisor of cols; RT_ITEMS vectors a thread holds (0, 2) or loads at once (1); RT_FLOATS (variant 2: 1 = the row as
+// floats once it has come). With 8-bit output results are held as floats until the scale is known.
 #pragma once
 
 #include "common/norm_elements.cuh"
@@ -89,8 +89,8 @@ __device__ __forceinline__ void rt_norm_load(const RtNormPointers& p, int cols, 
 #if RT_VARIANT != 1
 // The variance is of the differences from the mean, so that it does not cancel.
 template <typename V>
-__device__ __forceinline__ RtNormMoments rt_norm_moments(const V (&h)[RT_ITEMS], int cols, int length,
-                                                         float eps, RtNormShared* shared) {
+__device__ __forceinline__ RtNormMoments rt_norm_moments(const V (&h)[RT_ITEMS], int cols, int length, float eps,
+                                                         RtNormShared* shared) {
   float mean = 0.0f;
 #if RT_CENTER
   float sum = 0.0f;
@@ -167,20 +167,13 @@ __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, i
     bias[k].fill(0);
     if (rt_norm_column(k) < cols) rt_norm_load_parameters(p, rt_norm_step(k), &weight[k], &bias[k]);
   }
-#if RT_FLOATS
-  RtNormFloats f[RT_ITEMS];
-#pragma unroll
-  for (int k = 0; k < RT_ITEMS; ++k) f[k].set(h[k]);
-#else
-  RtNormVector(&f)[RT_ITEMS] = h;
-#endif
-  const RtNormMoments m = rt_norm_moments(f, cols, length, eps, shared);
+  const RtNormMoments m = rt_norm_moments(h, cols, length, eps, shared);
 #if RT_QUANT
   float y[RT_ITEMS][RT_VEC];
   float largest = 0.0f;
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
-    rt_norm_apply(f[k], weight[k], bias[k], m, y[k]);
+    rt_norm_apply(h[k], weight[k], bias[k], m, y[k]);
     if (rt_norm_column(k) < cols) largest = rt_norm_largest(y[k], largest);
   }
   const float inverse = rt_norm_scale(p, cols, largest, shared);
@@ -193,7 +186,7 @@ __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, i
   for (int k = 0; k < RT_ITEMS; ++k) {
     if (rt_norm_column(k) >= cols) continue;
     float y[RT_VEC];
-    rt_norm_apply(f[k], weight[k], bias[k], m, y);
+    rt_norm_apply(h[k], weight[k], bias[k], m, y);
     rt_norm_store(y, 1.0f, p.y + rt_norm_step(k));
   }
 #endif

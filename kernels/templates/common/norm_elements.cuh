@@ -41,8 +41,8 @@ __device__ __forceinline__ float rt_norm_rsqrt(float x) {
   return r;
 }
 
-// Elements as floats, for rows that are short of instructions rather than registers: from packed ones the compiler
-// makes floats again at each use.
+// Elements as floats, where instructions are scarcer than registers: of packed ones the compiler makes floats again at
+// each use.
 struct RtNormFloats {
   float value[RT_VEC];
 
