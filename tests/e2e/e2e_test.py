@@ -65,7 +65,10 @@ class ModelledDevice(unittest.TestCase):
                "quantize_flat": "quantize rows=1024 cols=1024 dtype=bf16 qtype=int8 granularity=group128",
                "quantize_block": "quantize rows=1024 cols=1024 dtype=bf16 qtype=int8 granularity=block128",
                "glu_quant": "glu rows=1024 cols=4096 dtype=bf16 quant=int8",
-               "gemm_stream": "gemm m=8 n=512 k=512 dtype=bf16"}
+               "gemm_stream": "gemm m=8 n=512 k=512 dtype=bf16",
+               "softmax_stream": "softmax rows=1024 cols=65536 dtype=bf16",
+               "rmsnorm_stream": "rmsnorm rows=1024 cols=32768 dtype=bf16",
+               "layernorm_stream": "layernorm rows=1024 cols=32768 dtype=bf16"}
         templates = [t for t in self.daemon.json("templates", "list")["template"]]
         self.assertGreaterEqual(len(templates), 21)
         found = {}
@@ -74,6 +77,8 @@ class ModelledDevice(unittest.TestCase):
                 answer = self.daemon.json("templates", "check", template["id"], *ops.get(template["id"], "").split())
                 hopper = template["id"] in ("gemm_wgmma", "moe_wgmma")
                 wanted = ["sm_90"] if hopper else ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"]
+                if template["id"] in ("softmax_stream", "rmsnorm_stream", "layernorm_stream"):
+                    wanted = wanted[2:]
                 self.assertEqual([r["arch"] for r in answer["result"]], wanted)
                 for result in answer["result"]:
                     self.assertEqual(result["outcome"], "OK", result)

@@ -1,5 +1,5 @@
-// What RMS norm and LayerNorm are made of, whatever brings the row: the elements of h before the norm, sums, results and
-// their conversion. common/norm.cuh says what is computed; the defines are RT_DTYPE, RT_QUANT, RT_CENTER, RT_BIAS,
+// What RMS norm and LayerNorm are made of, whatever brings the row: the elements of h before the norm, sums, results
+// and their conversion. common/norm.cuh says what is computed; the defines are RT_DTYPE, RT_QUANT, RT_CENTER, RT_BIAS,
 // RT_PRE, RT_ACT and RT_VEC.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Bulk tensor copies and the shared-memory barriers they complete on (sm_90 and later), one instruction a function.
+// Bulk copies and the shared-memory barriers they complete on (sm_90 and later), one instruction a function.
 //
 // Shared-memory addresses are 32-bit addresses of the block's own window, which are also valid in the cluster's.
 #pragma once
@@ -34,6 +34,14 @@ __device__ __forceinline__ void rt_barrier_arrive_at(rt_u32 barrier, int rank) {
       "{.reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1;"
       " mbarrier.arrive.shared::cluster.b64 _, [remote];}" ::"r"(barrier),
       "r"(rank)
+      : "memory");
+}
+// Writes two words to this address (a multiple of 8) in block `rank` of the cluster, whose barrier is told of 8 bytes.
+__device__ __forceinline__ void rt_store_remote(rt_u32 to, float a, float b, rt_u32 barrier, int rank) {
+  asm volatile(
+      "{.reg .b32 place, told; mapa.shared::cluster.u32 place, %0, %4; mapa.shared::cluster.u32 told, %3, %4;"
+      " st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [place], {%1, %2}, [told];}" ::"r"(to),
+      "f"(a), "f"(b), "r"(barrier), "r"(rank)
       : "memory");
 }
 // Waits until the phase of this parity has completed. The phase before the first counts as completed with parity 1.
@@ -108,6 +116,28 @@ template <int N>
 __device__ __forceinline__ void rt_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
 }
+
+// Copies without a map: `bytes` and both addresses are multiples of 16. `barrier` is told of the bytes.
+template <int KEEP>
+__device__ __forceinline__ void rt_bulk_load(rt_u32 to, const void* from, int bytes, rt_u32 barrier, rt_u64 policy) {
+  if constexpr (KEEP != kRtKeepNormal) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+            "r"(to),
+        "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+        : "memory");
+  } else {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+  }
+}
+// As rt_tensor_store.
+__device__ __forceinline__ void rt_bulk_store(void* to, rt_u32 from, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+               : "memory");
+}
+
 // Orders this thread's ordinary writes of shared memory before what the copy engine and the tensor cores do next.
 __device__ __forceinline__ void rt_async_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
