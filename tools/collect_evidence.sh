@@ -110,6 +110,9 @@ reduce rows=16384 cols=16384 dtype=bf16
 layernorm rows=32768 cols=4096 dtype=bf16 quant=int8
 layernorm rows=16384 cols=8192 dtype=bf16 residual=1 pre=relu bias=1
 layernorm rows=8192 cols=32768 dtype=bf16
+rmsnorm rows=8192 cols=32768 dtype=bf16
+softmax rows=64 cols=1048576 dtype=bf16
+rmsnorm rows=16384 cols=8192 dtype=bf16 act=silu
 softmax rows=8192 cols=32768 dtype=bf16 mask=1
 reduce rows=16384 cols=16384 dtype=bf16 axis=full kind=argmax
 permute d0=16 d1=16 d2=32 d3=1 d4=64 d5=2 d6=64 d7=2 dtype=bf16 perm=2461357
