@@ -216,8 +216,8 @@ __device__ __forceinline__ void consume(const Source& source, Chunk& c, Activati
           }
         }
         if constexpr (kScaled) {
-          const float upper = RtType<RT_DTYPE>::load(c.scale[r][0][p]),
-                      lower = RtType<RT_DTYPE>::load(c.scale[r][1][p]);
+          const float upper = RtType<RT_DTYPE>::load(c.scale[r][0][p]) * Codes::kUnits,
+                      lower = RtType<RT_DTYPE>::load(c.scale[r][1][p]) * Codes::kUnits;
 #pragma unroll
           for (int i = 0; i < RT_TILES; ++i) {
             sum[r][i][0] += upper * part[i][0], sum[r][i][1] += upper * part[i][1];

@@ -188,7 +188,7 @@ __device__ __forceinline__ void add_tile(Sums& sum, rt_u32 tile, int row_w, int 
       for (int r = 0; r < kRows; ++r)
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          const float scale = RtType<RT_DTYPE>::load(scales.scale[p][r][h]);
+          const float scale = RtType<RT_DTYPE>::load(scales.scale[p][r][h]) * Codes::kUnits;
 #pragma unroll
           for (int c = 0; c < kColumns; ++c)
 #pragma unroll
@@ -307,7 +307,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     for (int r = 0; r < kRows; ++r)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float scale = RtType<RT_DTYPE>::load(__ldg(source.scales[r][i >> 1]));
+        const float scale = RtType<RT_DTYPE>::load(__ldg(source.scales[r][i >> 1])) * Codes::kUnits;
 #pragma unroll
         for (int c = 0; c < kColumns; ++c) sum[r][c][i] *= scale;
       }

@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(weight_stream::kThreads)
   args.d = y;
   args.alpha = 1.0f;
   weight_stream::run(source, first_n, 0, m, n, memory, [&](float value, int row, int column) {
-    if (RT_GROUP == 0) value *= RtType<RT_DTYPE>::load(scales[column]);
+    if (RT_GROUP == 0) value *= RtType<RT_DTYPE>::load(scales[column]) * RtCodes<RT_DTYPE, RT_WEIGHT>::kUnits;
     rt_finish<1>(&value, args, static_cast<size_t>(row) * n + column, column);
   });
 }
