@@ -88,6 +88,12 @@ double Over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
 // the next tile too.
 bool UsesWgmma(const MappedConfig& c) { return c.pipe == "tensor_wgmma"; }
 
+// Bytes of `rows` of a tile of a and `columns` of one of b in a K step.
+double TileBytes(const MappedConfig& c, double rows, double columns) {
+  const double a = Positive(c.element_bytes), b = c.bits_b > 0 ? static_cast<double>(c.bits_b) / 8 : a;
+  return (rows * a + columns * b) * Positive(c.tile_k);
+}
+
 double StepOverheadCycles(const MappedConfig& c) {
   const double sharing = c.share_a * c.share_b > 1 ? kSharedLoadOverheadCycles : 0;
   return (UsesWgmma(c) ? kWgmmaStepOverheadCycles : kStepOverheadCycles) + sharing;
@@ -109,17 +115,19 @@ double LoopRatePerSm(const MappedConfig& c, const DeviceProfile& p, const Calibr
 // Shared-memory bytes that one block reads and writes in a K step. Warps cover the tile in near-square parts, each
 // reading its rows of A and columns of B; the fill writes both once.
 double SharedBytesPerStep(const MappedConfig& c) {
-  const double depth = Positive(c.tile_k) * Positive(c.element_bytes);
+  const double fill = TileBytes(c, static_cast<double>(c.tile_m), static_cast<double>(c.tile_n));
   if (UsesWgmma(c)) {
-    // Each block of 64 rows reads them and the other side of the tile. Where m is narrow, n is the side with the rows.
-    const double rows = static_cast<double>(c.tile_m >= 64 ? c.tile_m : c.tile_n);
-    const double other = static_cast<double>(c.tile_m >= 64 ? c.tile_n : c.tile_m);
+    // Each block of 64 rows reads them and the other side of the tile. Where m is narrow, n is the side with the rows,
+    // and where b has to be converted.
+    const bool rows_of_m = c.tile_m >= 64 && (c.bits_b == 0 || c.bits_b == 8 * c.element_bytes);
+    const double read = rows_of_m ? CeilDiv(Positive(c.tile_m), 64) * TileBytes(c, 64, static_cast<double>(c.tile_n))
+                                  : CeilDiv(Positive(c.tile_n), 64) * TileBytes(c, static_cast<double>(c.tile_m), 64);
     // TMA fills at twice the rate of reads: tiles of 128x128 reach 0.95 of the rate of 128x192 (H200, 2026-11).
-    return CeilDiv(rows, 64) * (64 + other) * depth + 0.5 * static_cast<double>(c.tile_m + c.tile_n) * depth;
+    return read + 0.5 * fill;
   }
   const double warps = std::max(1.0, c.threads / 32.0);
   const double side = std::sqrt(Positive(c.tile_m) * Positive(c.tile_n) / warps);
-  return warps * 2.0 * side * depth + (c.tile_m + c.tile_n) * depth;
+  return warps * TileBytes(c, side, side) + fill;
 }
 
 // Device-memory bytes of one K step of `ctas` resident blocks: the rows and columns of tiles they touch under a
@@ -133,7 +141,7 @@ double UniqueBytesPerStep(const MappedConfig& c, double ctas) {
   const double group = std::min(grid_m, Positive(c.raster_group));
   const double rows = std::min(grid_m, std::max(group, CeilDiv(per_matrix, grid_n)));
   const double columns = std::min(grid_n, CeilDiv(per_matrix, rows));
-  return matrices * (rows * c.tile_m + columns * c.tile_n) * Positive(c.tile_k) * Positive(c.element_bytes);
+  return matrices * TileBytes(c, rows * c.tile_m, columns * c.tile_n);
 }
 
 // One K step of all resident blocks, by what limits it.
@@ -143,12 +151,11 @@ struct Step {
 
 Step TileStep(const MappedConfig& c, const Machine& m, const DeviceProfile& p, double rate_per_sm, double ctas) {
   const double per_sm = CeilDiv(ctas, m.sms);
-  const double depth = Positive(c.tile_k) * Positive(c.element_bytes);
   Step s;
   s.tensor = Over(2.0 * c.tile_m * c.tile_n * c.tile_k * per_sm, rate_per_sm);
   s.shared = Over(SharedBytesPerStep(c) * per_sm, p.shared_bytes_per_clk_sm() * m.cycles_per_us);
-  const double loaded = c.tile_m / Positive(c.share_a) + c.tile_n / Positive(c.share_b);
-  s.l2 = Over(ctas * loaded * depth, m.l2 * (UsesWgmma(c) ? kTmaL2Gain : 1));
+  const double loaded = TileBytes(c, c.tile_m / Positive(c.share_a), c.tile_n / Positive(c.share_b));
+  s.l2 = Over(ctas * loaded, m.l2 * (UsesWgmma(c) ? kTmaL2Gain : 1));
   s.dram = Over(UniqueBytesPerStep(c, ctas), m.dram);
   const double overhead = StepOverheadCycles(c) / m.cycles_per_us;
   const double busy = std::max(s.tensor, s.shared);
@@ -162,7 +169,8 @@ Step TileStep(const MappedConfig& c, const Machine& m, const DeviceProfile& p, d
   s.latency = m.dram_latency_us / (c.stages - 1);
   s.us = std::max({busy, s.l2, s.dram, s.latency}) + overhead;
   if (UsesWgmma(c)) {
-    s.us += kInterference * (s.tensor + s.shared + s.l2 + s.dram + s.latency - std::max({busy, s.l2, s.dram, s.latency}));
+    s.us +=
+        kInterference * (s.tensor + s.shared + s.l2 + s.dram + s.latency - std::max({busy, s.l2, s.dram, s.latency}));
   }
   return s;
 }

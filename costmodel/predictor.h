@@ -31,6 +31,7 @@ struct MappedConfig {
   int64_t launches = 1;
   int64_t workspace_bytes = 0;
   int64_t element_bytes = 2;
+  int64_t bits_b = 0;  // of an element of b; 0 = as a
 };
 
 // `resources` are the compiled ones, or static estimates before compiling (blocks_per_sm is recomputed).

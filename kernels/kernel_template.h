@@ -79,6 +79,10 @@ class KernelTemplate {
   const std::shared_ptr<const Parsed> parsed_;
 };
 
+// The launch that the others prepare or finish: the one with the most dynamic shared memory, the first of equals. The
+// plan has a launch.
+const v1::Launch& MainLaunch(const v1::LaunchPlan& plan);
+
 // Puts digest and parameter offsets of the compiled kernels into the plan, and checks that every argument
 // has the size that the cubin says. FAILED_PRECONDITION (ABI_MISMATCH) naming kernel and argument if not.
 absl::Status AttachArtifact(const worker::v1::CompileResult& compiled, v1::LaunchPlan& plan);

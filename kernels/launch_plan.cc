@@ -1,4 +1,5 @@
 // Launch plans after they are made: what the compiled binary adds, and for which operators one is valid.
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -69,6 +70,12 @@ std::set<std::string> AttributeWords(const std::string& text, const Op& op) {
 }
 
 }  // namespace
+
+const v1::Launch& MainLaunch(const v1::LaunchPlan& plan) {
+  return *std::max_element(plan.launch().begin(), plan.launch().end(), [](const v1::Launch& a, const v1::Launch& b) {
+    return a.dynamic_shared_bytes().value() < b.dynamic_shared_bytes().value();
+  });
+}
 
 absl::Status AttachArtifact(const worker::v1::CompileResult& compiled, v1::LaunchPlan& plan) {
   v1::LaunchPlan attached = plan;

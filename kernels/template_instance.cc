@@ -89,7 +89,8 @@ absl::StatusOr<MappedConfig> KernelTemplate::Mapping(const Op& op, const Config&
   RT_ASSIGN_OR_RETURN(mapped.share_a, builder.Cost("share_a", mapped.share_a));
   RT_ASSIGN_OR_RETURN(mapped.share_b, builder.Cost("share_b", mapped.share_b));
   RT_ASSIGN_OR_RETURN(mapped.tiles_in_flight, builder.Cost("tiles_in_flight", mapped.tiles_in_flight));
-  const v1::Launch& main = plan.launch(0);
+  RT_ASSIGN_OR_RETURN(mapped.bits_b, builder.Cost("bits_b", 8 * mapped.element_bytes));
+  const v1::Launch& main = MainLaunch(plan);
   mapped.grid_ctas = Product(main.grid_x(), main.grid_y(), main.grid_z());
   mapped.threads = Product(main.block_x(), main.block_y(), main.block_z());
   mapped.launches = plan.launch_size();
@@ -102,7 +103,7 @@ absl::StatusOr<v1::Resources> KernelTemplate::StaticResources(const Op& op, cons
   PlanBuilder builder(manifest_, *parsed_, *schema_, op, config, device);
   RT_RETURN_IF_ERROR(builder.CheckConfig());
   RT_ASSIGN_OR_RETURN(const v1::LaunchPlan plan, builder.Plan());
-  const v1::Launch& main = plan.launch(0);
+  const v1::Launch& main = MainLaunch(plan);
   const int64_t dynamic = main.dynamic_shared_bytes().value();
   RT_ASSIGN_OR_RETURN(const int64_t threads,
                       builder.Value(parsed_->threads, Product(main.block_x(), main.block_y(), main.block_z())));

@@ -305,7 +305,7 @@ class TemplateCompiler {
     }
     for (const char* field :
          {"tile_m", "tile_n", "tile_k", "stages", "split_k", "raster_group", "passes", "bytes_in_flight_per_thread",
-          "share_a", "share_b", "tiles_in_flight", "batch", "m"}) {
+          "share_a", "share_b", "tiles_in_flight", "batch", "m", "bits_b"}) {
       RT_ASSIGN_OR_RETURN(Quantity quantity, scope_.Compile(at, cost, field));
       if (quantity.has_value()) parsed_->cost.emplace(field, *std::move(quantity));
     }

@@ -27,6 +27,7 @@ struct Gemm {
   int64_t tile_m = 128, tile_n = 128, tile_k = 32, stages = 3, threads = 256, split_k = 1, raster = 8;
   int registers = 128, spill = 0;
   std::string pipe = "tensor";
+  int bits_b = 0;
 };
 
 v1::Prediction Predict(const Gemm& g, const DeviceProfile& p) {
@@ -39,6 +40,7 @@ v1::Prediction Predict(const Gemm& g, const DeviceProfile& p) {
   c.stages = g.stages, c.split_k = g.split_k, c.raster_group = g.raster, c.threads = g.threads;
   c.grid_ctas = ((g.m + g.tile_m - 1) / g.tile_m) * ((g.n + g.tile_n - 1) / g.tile_n) * g.split_k;
   c.launches = g.split_k > 1 ? 2 : 1;
+  c.bits_b = g.bits_b;
   v1::Resources r;
   r.set_registers_per_thread(g.registers);
   r.set_threads_per_block(static_cast<int>(g.threads));
@@ -134,6 +136,23 @@ TEST(PredictorTest, WarpgroupProductsHaveTheFullRate) {
               .registers = 90};
   few.pipe = "tensor_wgmma";
   EXPECT_NEAR(Predict(few, h200).time_us(), 12.3, 1.5);
+}
+
+TEST(PredictorTest, FewerBitsOfOneOperandAreLessToBring) {
+  const DeviceProfile h200 = Get("h200-sxm");
+  for (const char* pipe : {"tensor", "tensor_wgmma"}) {
+    Gemm few = {.m = 16, .n = 28672, .k = 4096, .tile_m = 16, .tile_n = 128, .tile_k = 128, .stages = 4};
+    few.pipe = pipe;
+    v1::Prediction all = Predict(few, h200);
+    few.bits_b = 16;
+    EXPECT_EQ(Predict(few, h200).time_us(), all.time_us()) << pipe;
+    few.bits_b = 4;
+    const v1::Prediction quarter = Predict(few, h200);
+    for (const char* term : {"step_dram", "step_l2", "step_shared"}) {
+      EXPECT_LT(quarter.term_us().at(term), 0.6 * all.term_us().at(term)) << pipe << " " << term;
+    }
+    EXPECT_EQ(quarter.term_us().at("step_tensor"), all.term_us().at("step_tensor")) << pipe;
+  }
 }
 
 v1::Prediction PredictRow(const std::string& op, int64_t rows, int64_t cols, int64_t threads, int64_t bytes_in_flight,

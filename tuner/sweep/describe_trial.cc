@@ -10,8 +10,8 @@ absl::Status DescribeTrial(const CompiledCandidate& candidate, v1::Trial& trial)
   RT_ASSIGN_OR_RETURN(const MappedConfig mapped,
                       candidate.source.Mapping(candidate.op, candidate.config, candidate.device));
   trial.set_evidence(v1::COMPILED);
-  // The first launch is the main one; its dynamic shared memory is in the plan, not in the cubin.
-  const v1::Launch& launch = candidate.plan.launch(0);
+  // Dynamic shared memory is in the plan, not in the cubin.
+  const v1::Launch& launch = MainLaunch(candidate.plan);
   v1::Resources& resources = *trial.mutable_resources();
   for (const auto& kernel : candidate.compiled.kernel()) {
     if (kernel.symbol() == launch.symbol()) resources = kernel.resources();

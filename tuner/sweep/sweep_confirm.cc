@@ -279,7 +279,9 @@ absl::Status SweepRun::ConfirmMeasured() {
     entry.measurement = result.measurement();
     entry.nondeterministic = result.verification().nondeterministic();
     entry.workspace_bytes = racers[i].plan.workspace_bytes().value();
-    if (racers[i].plan.launch_size() > 0) entry.shared_bytes = racers[i].plan.launch(0).dynamic_shared_bytes().value();
+    if (racers[i].plan.launch_size() > 0) {
+      entry.shared_bytes = MainLaunch(racers[i].plan).dynamic_shared_bytes().value();
+    }
     entry.incumbent = racers[i].incumbent != nullptr;
     entry.vendor = racers[i].is_vendor();
     entry.round_us.assign(result.round_us().begin(), result.round_us().end());
