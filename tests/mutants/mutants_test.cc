@@ -46,7 +46,7 @@ TEST_F(MutantsTest, ThereAreEnoughOfAllTemplatesAndKinds) {
   for (const char* id : {"elementwise",    "softmax",        "rmsnorm",         "layernorm",    "glu",
                          "glu_quant",      "rope",           "quantize_flat",   "quantize_row", "quantize_block",
                          "dequantize",     "gemm_mma",       "gemm_simt",       "gemm_wgmma",   "swiglu",
-                         "gemm_stream",    "gemm_wq_stream", "gemm_wq_mma",     "moe_wgmma",    "moe_mma",
+                         "gemm_stream",    "gemm_wq_stream", "gemm_wq_mma",     "gemm_wq_wgmma", "moe_wgmma", "moe_mma",
                          "softmax_stream", "rmsnorm_stream", "layernorm_stream"}) {
     EXPECT_GE(of_template[id], 8) << id;
   }

@@ -1,5 +1,6 @@
 // The Hopper GEMMs through the real compiler: registers, spills, parameters, the architecture in the binary, and the
 // instructions that it is made of.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -198,6 +199,56 @@ TEST_P(MoeInstructionsTest, HasTheInstructionsItIsFor) {
 
 INSTANTIATE_TEST_SUITE_P(Variants, MoeInstructionsTest, testing::ValuesIn(MoeVariants()),
                          [](const auto& info) { return info.param.name; });
+
+// Codes become fragments in registers, which must not spill.
+TEST(WgmmaCompileTest, QuantisedWeights) {
+  static const auto* const library = TemplateLibrary::Load({})->release();
+  const auto nvrtc = NvrtcLibrary::Load("");
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status();
+  const DeviceProfile h200 = *ProfileCatalog::Builtin()->ById("h200-sxm");
+  const KernelTemplate& wgmma = *library->Find("gemm_wq_wgmma");
+  const Config few = {{"block_m", 16}, {"groups_x", 4}, {"stages", 6}, {"split_k", 1}};
+  const Config half = {{"block_m", 16}, {"groups_x", 2}, {"stages", 6}, {"split_k", 1}};
+  const Config shares = {{"block_m", 16}, {"groups_x", 2}, {"split_k", 4}, {"cluster_reduce", 0}};
+  const Config added = {{"block_m", 32}, {"groups_x", 1}, {"split_k", 2}, {"cluster_reduce", 1}};
+  const Config many = {{"block_m", 128}, {"groups_x", 2}, {"stages", 4}, {"split_k", 1}};
+  const Config deep = {{"block_m", 64}, {"groups_x", 2}, {"block_k", 256}, {"stages", 3}, {"split_k", 1}};
+  const Config wide = {{"block_m", 256}, {"groups_x", 2}, {"block_k", 64}, {"stages", 4}, {"split_k", 1}};
+  struct {
+    std::string op;
+    Config changes;
+    bool stores_by_tma;
+  } const variants[] = {
+      {"gemm_wq m=16 n=28672 k=4096 dtype=bf16", few, true},
+      {"gemm_wq m=16 n=1024 k=8192 dtype=fp16 weight=int8 group=0 zero=1", half, true},
+      {"gemm_wq m=16 n=1024 k=8192 dtype=bf16 zero=1", shares, false},
+      {"gemm_wq m=32 n=1024 k=8192 dtype=bf16 weight=int8 group=64", added, false},
+      {"gemm_wq m=256 n=28672 k=4096 dtype=fp16 zero=1 bias=1 act=gelu", many, true},
+      {"gemm_wq m=256 n=28672 k=4096 dtype=bf16", deep, true},
+      {"gemm_wq m=256 n=28672 k=4096 dtype=bf16 weight=int8 group=0", wide, true},
+  };
+  for (const auto& variant : variants) {
+    const Op op = *library->ops().Parse(variant.op);
+    Config config = *wgmma.DefaultConfig(op, h200);
+    for (const auto& [name, value] : variant.changes) config[name] = value;
+    SCOPED_TRACE(variant.op + " " + ConfigToString(config));
+    const auto input = wgmma.CompileInput(op, config, h200);
+    auto plan = wgmma.Plan(op, config, h200);
+    ASSERT_TRUE(input.ok() && plan.ok()) << input.status() << plan.status();
+    const auto result = CompileWithNvrtc(*nvrtc, *input);
+    ASSERT_TRUE(result.ok() && result->outcome() == v1::OK) << result.status() << result->log();
+    EXPECT_TRUE(AttachArtifact(*result, *plan).ok()) << AttachArtifact(*result, *plan);
+    EXPECT_THAT(result->log(), testing::Not(testing::HasSubstr("serialized")));
+    for (const auto& kernel : result->kernel()) {
+      EXPECT_EQ(kernel.resources().spill_store_bytes() + kernel.resources().spill_load_bytes(), 0);
+    }
+    std::map<int, int> opcodes = Opcodes(result->cubin());
+    EXPECT_GE(opcodes[kHgmma], config.at("block_k") / 16);
+    EXPECT_GE(opcodes[kUtmaldg], 1);
+    EXPECT_EQ(opcodes[kUtmastg] > 0, variant.stores_by_tma);
+    EXPECT_EQ(opcodes[kLdl] + opcodes[kStl], 0);
+  }
+}
 
 // A kernel without warpgroup products has none of these opcodes.
 TEST(WgmmaCompileTest, OtherKernelsHaveOtherInstructions) {
