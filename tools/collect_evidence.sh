@@ -71,7 +71,11 @@ gemm_wq m=1 n=28672 k=4096 dtype=bf16
 gemm_wq m=16 n=28672 k=4096 dtype=bf16
 gemm_wq m=16 n=8192 k=28672 dtype=bf16
 gemm_wq m=16 n=28672 k=4096 dtype=bf16 weight=int8 group=0
+gemm_wq m=32 n=28672 k=4096 dtype=bf16
+gemm_wq m=64 n=28672 k=4096 dtype=bf16
+gemm_wq m=256 n=28672 k=4096 dtype=bf16
 gemm_wq m=256 n=28672 k=4096 dtype=fp16 zero=1
+gemm_wq m=256 n=28672 k=4096 dtype=bf16 weight=int8 group=0
 END
 suite moe <<'END'
 moe_gemm m=128 n=28672 k=4096 experts=8 dtype=bf16
