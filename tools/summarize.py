@@ -30,8 +30,9 @@ KEYS = {
     "reference": str, "tolerance": str, "max_error": NUMBER, "workspace_bytes": int, "peak_bytes": int,
     "evidence_level": str, "baselines": dict, "baseline_versions": dict, "date": str, "source": str,
 }
-# Keys whose value must say something: an empty text or a zero there means that it was not recorded.
-MAY_BE_EMPTY = {"config", "max_error", "workspace_bytes", "warmup", "baselines", "baseline_versions", "template"}
+# Keys whose value must say something: an empty text or a zero there means that it was not recorded. (The floor of what fits
+# into the L2 is 0.)
+MAY_BE_EMPTY = {"config", "floor_us", "max_error", "workspace_bytes", "warmup", "baselines", "baseline_versions", "template"}
 ALLOWED = {
     "provider": {"TEMPLATE", "CUBLASLT", "EXTERNAL"},
     "bound": {"MEMORY", "COMPUTE", "LAUNCH", "LATENCY", "SFU"},
