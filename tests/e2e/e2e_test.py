@@ -70,12 +70,12 @@ class ModelledDevice(unittest.TestCase):
                "rmsnorm_stream": "rmsnorm rows=1024 cols=32768 dtype=bf16",
                "layernorm_stream": "layernorm rows=1024 cols=32768 dtype=bf16"}
         templates = [t for t in self.daemon.json("templates", "list")["template"]]
-        self.assertGreaterEqual(len(templates), 21)
+        self.assertGreaterEqual(len(templates), 31)
         found = {}
         for template in templates:
             with self.subTest(template=template["id"]):
                 answer = self.daemon.json("templates", "check", template["id"], *ops.get(template["id"], "").split())
-                hopper = template["id"] in ("gemm_wgmma", "moe_wgmma")
+                hopper = template["id"] in ("gemm_wgmma", "gemm_wq_wgmma", "moe_wgmma")
                 wanted = ["sm_90"] if hopper else ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"]
                 if template["id"] in ("softmax_stream", "rmsnorm_stream", "layernorm_stream"):
                     wanted = wanted[2:]

@@ -104,7 +104,7 @@ class SummarizeTest(unittest.TestCase):
             self.assertTrue(summarize.problems({**row, key: value}), f"{key}={value!r} passed")
 
     def test_planted_missing_values_in_the_evidence(self):
-        for path, key in ((("verification", "reference"), "reference"), (("bounds", "floor_us"), "floor_us"),
+        for path, key in ((("verification", "reference"), "reference"), (("bounds", "attainable_us"), "attainable_us"),
                           (("environment", "driver"), "driver"), (("peak_bytes",), "peak_bytes"),
                           (("verification", "passed"), "max_error"), (("measurement", "l2"), "l2")):
             self.setUp()
