@@ -39,11 +39,11 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK)
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     if (first + k * kStep >= cols) continue;
-    gate[k].load_stream(gate_row + first + k * kStep);
-    up[k].load_stream(gate_row + cols + first + k * kStep);
+    gate[k].load(gate_row + first + k * kStep);
+    up[k].load(gate_row + cols + first + k * kStep);
   }
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
-    if (first + k * kStep < cols) gated(gate[k], up[k]).store_stream(y + row * cols + first + k * kStep);
+    if (first + k * kStep < cols) gated(gate[k], up[k]).store(y + row * cols + first + k * kStep);
   }
 }

@@ -163,7 +163,7 @@ class RtBoxes {
     } else {
       // There is no asynchronous copy of less than a word.
       rt_u32 word;
-      rt_load_stream<kLoad>(from, &word);
+      rt_load<kLoad>(from, &word);
       if constexpr (kLoad == 2) {
         *reinterpret_cast<rt_u16*>(to) = static_cast<rt_u16>(word);
       } else {
@@ -245,7 +245,7 @@ class RtBoxes {
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
         const rt_i64 to = table.to[column + c];
-        if (to >= 0) rt_store_stream<kStore>(reinterpret_cast<rt_u8*>(y + to) + at * kStore, word[c]);
+        if (to >= 0) rt_store<kStore>(reinterpret_cast<rt_u8*>(y + to) + at * kStore, word[c]);
       }
     }
   }

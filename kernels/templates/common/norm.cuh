@@ -63,14 +63,14 @@ __device__ __forceinline__ void rt_norm_load(const RtNormPointers& p, int cols, 
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     h[k].fill(0);
-    if (rt_norm_column(base + k) < cols) h[k].load_stream(p.x + rt_norm_step(base + k));
+    if (rt_norm_column(base + k) < cols) h[k].load(p.x + rt_norm_step(base + k));
   }
 #if RT_RESIDUAL
   RtNormVector r[RT_ITEMS];
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     r[k].fill(0);
-    if (rt_norm_column(base + k) < cols) r[k].load_stream(p.residual + rt_norm_step(base + k));
+    if (rt_norm_column(base + k) < cols) r[k].load(p.residual + rt_norm_step(base + k));
   }
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
@@ -78,7 +78,7 @@ __device__ __forceinline__ void rt_norm_load(const RtNormPointers& p, int cols, 
 #pragma unroll
     for (int i = 0; i < RT_VEC; ++i) sum[i] = rt_norm_before(h[k].get(i) + r[k].get(i));
     h[k].set(sum);
-    if (rt_norm_column(base + k) < cols) h[k].store_stream(p.residual_out + rt_norm_step(base + k));
+    if (rt_norm_column(base + k) < cols) h[k].store(p.residual_out + rt_norm_step(base + k));
   }
 #elif RT_PRE
 #pragma unroll
@@ -245,7 +245,7 @@ __device__ __forceinline__ void rt_norm_reload(const RtNormPointers& p, int cols
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     h[k].fill(0);
-    if (rt_norm_column(base + k) < cols) h[k].load_cached(from + rt_norm_step(base + k));
+    if (rt_norm_column(base + k) < cols) h[k].load(from + rt_norm_step(base + k));
 #if !RT_RESIDUAL
     rt_norm_prepare(&h[k]);
 #endif

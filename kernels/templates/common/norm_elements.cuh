@@ -101,7 +101,7 @@ __device__ __forceinline__ void rt_norm_store(float (&y)[RT_VEC], float inverse,
 #endif
   RtNormResult out;
   out.set(y);
-  out.store_stream(to);
+  out.store(to);
 }
 
 #if RT_QUANT
@@ -131,9 +131,9 @@ __device__ __forceinline__ void rt_norm_prepare(RtNormVector* v) {
 
 __device__ __forceinline__ void rt_norm_load_parameters(const RtNormPointers& p, int step, RtNormVector* weight,
                                                         RtNormVector* bias) {
-  weight->load_cached(p.weight + step);
+  weight->load(p.weight + step);
 #if RT_BIAS
-  bias->load_cached(p.bias + step);
+  bias->load(p.bias + step);
 #else
   bias->fill(0);
 #endif

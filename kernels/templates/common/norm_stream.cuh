@@ -112,7 +112,7 @@ __device__ __forceinline__ void rt_norm_first_read(const RtNormStream& stream, i
     RtNormVector total;
     total.set(sum);
     rt_norm_keep(total, stream.at(stream.place(), 0, k));
-    total.store_stream(residual_out + rt_norm_column(c, k));
+    total.store(residual_out + rt_norm_column(c, k));
   }
 #endif
   rt_norm_read(stream, stream.place(), c, cols, h);

@@ -82,19 +82,19 @@ struct RtQuantized {
     }
   }
 
-  __device__ __forceinline__ void store_stream(void* p) const {
+  __device__ __forceinline__ void store(void* p) const {
     if constexpr (kBits == 8) {
       asm volatile("st.global.u8 [%0], %1;" ::"l"(p), "r"(word[0]) : "memory");
     } else {
-      rt_store_stream<kBits / 8>(p, word);
+      rt_store<kBits / 8>(p, word);
     }
   }
 
-  __device__ __forceinline__ void load_stream(const void* p) {
+  __device__ __forceinline__ void load(const void* p) {
     if constexpr (kBits == 8) {
       asm volatile("ld.global.u8 %0, [%1];" : "=r"(word[0]) : "l"(p));
     } else {
-      rt_load_stream<kBits / 8>(p, word);
+      rt_load<kBits / 8>(p, word);
     }
   }
 
@@ -176,5 +176,5 @@ __device__ __forceinline__ void rt_store_quantized(float (&v)[V], float inverse,
   for (int i = 0; i < V; ++i) v[i] *= inverse;
   RtQuantized<D, V> out;
   out.template set<WITHIN>(v);
-  out.store_stream(to);
+  out.store(to);
 }

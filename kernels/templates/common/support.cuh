@@ -25,7 +25,7 @@ struct alignas(16) RtVec16 {
 };
 
 // Without cache hints, as in vector.cuh. L2's normal policy: a read of a big buffer evicts what was there before.
-__device__ __forceinline__ RtVec16 rt_load_stream(const RtVec16* p) {
+__device__ __forceinline__ RtVec16 rt_load(const RtVec16* p) {
   RtVec16 v;
   asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
@@ -37,7 +37,7 @@ __device__ __forceinline__ RtVec16 rt_load_l2(const RtVec16* p) {
   asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
   return v;
 }
-__device__ __forceinline__ void rt_store_stream(RtVec16* p, RtVec16 v) {
+__device__ __forceinline__ void rt_store(RtVec16* p, RtVec16 v) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                : "memory");
 }
@@ -62,12 +62,12 @@ __device__ __forceinline__ void rt_load_tile(const RtVec16* p, rt_i64 vectors, r
   const rt_i64 base = tile * blockDim.x * kRtUnroll + threadIdx.x;
   if (base - threadIdx.x + static_cast<rt_i64>(blockDim.x) * kRtUnroll <= vectors) {
 #pragma unroll
-    for (int k = 0; k < kRtUnroll; ++k) v[k] = rt_load_stream(p + base + k * blockDim.x);
+    for (int k = 0; k < kRtUnroll; ++k) v[k] = rt_load(p + base + k * blockDim.x);
   } else {
 #pragma unroll
     for (int k = 0; k < kRtUnroll; ++k) {
       const rt_i64 i = base + k * blockDim.x;
-      v[k] = i < vectors ? rt_load_stream(p + i) : RtVec16{0, 0, 0, 0};
+      v[k] = i < vectors ? rt_load(p + i) : RtVec16{0, 0, 0, 0};
     }
   }
 }
@@ -76,7 +76,7 @@ __device__ __forceinline__ void rt_store_tile(RtVec16* p, rt_i64 vectors, rt_i64
 #pragma unroll
   for (int k = 0; k < kRtUnroll; ++k) {
     const rt_i64 i = base + k * blockDim.x;
-    if (i < vectors) rt_store_stream(p + i, v[k]);
+    if (i < vectors) rt_store(p + i, v[k]);
   }
 }
 
@@ -355,7 +355,7 @@ extern "C" __global__ void __launch_bounds__(1024) rt_copy(const void* src, void
   const RtVec16* const from = static_cast<const RtVec16*>(src);
   RtVec16* const to = static_cast<RtVec16*>(dst);
   const rt_i64 vectors = bytes / 16;
-  for (rt_i64 i = rt_thread(); i < vectors; i += rt_threads()) rt_store_stream(to + i, rt_load_stream(from + i));
+  for (rt_i64 i = rt_thread(); i < vectors; i += rt_threads()) rt_store(to + i, rt_load(from + i));
   if (rt_thread() < bytes % 16) {
     const rt_i64 i = vectors * 16 + rt_thread();
     static_cast<rt_u8*>(dst)[i] = static_cast<const rt_u8*>(src)[i];

@@ -9,7 +9,7 @@
 // 16384x14336 341 against 321), and stores with .cs gain nothing. volatile keeps loads before the stores that follow
 // them, so in-place use is right.
 template <int BYTES>
-__device__ __forceinline__ void rt_load_stream(const void* p, rt_u32* w) {
+__device__ __forceinline__ void rt_load(const void* p, rt_u32* w) {
   if constexpr (BYTES == 1) {
     asm volatile("ld.global.u8 %0, [%1];" : "=r"(w[0]) : "l"(p));
   } else if constexpr (BYTES == 2) {
@@ -26,31 +26,13 @@ __device__ __forceinline__ void rt_load_stream(const void* p, rt_u32* w) {
                  : "l"(p));
   } else {
     static_assert(BYTES == 32, "a vector has 2, 4, 8, 16 or 32 bytes");
-    rt_load_stream<16>(p, w);
-    rt_load_stream<16>(static_cast<const rt_u8*>(p) + 16, w + 4);
-  }
-}
-
-// The same for data that is read again soon (weights, a second pass).
-template <int BYTES>
-__device__ __forceinline__ void rt_load_cached(const void* p, rt_u32* w) {
-  if constexpr (BYTES == 2) {
-    w[0] = *static_cast<const rt_u16*>(p);
-  } else if constexpr (BYTES == 4) {
-    asm volatile("ld.global.u32 %0, [%1];" : "=r"(w[0]) : "l"(p));
-  } else if constexpr (BYTES == 8) {
-    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "l"(p));
-  } else if constexpr (BYTES == 16) {
-    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(p));
-  } else {
-    static_assert(BYTES == 32, "a vector has 2, 4, 8, 16 or 32 bytes");
-    rt_load_cached<16>(p, w);
-    rt_load_cached<16>(static_cast<const rt_u8*>(p) + 16, w + 4);
+    rt_load<16>(p, w);
+    rt_load<16>(static_cast<const rt_u8*>(p) + 16, w + 4);
   }
 }
 
 template <int BYTES>
-__device__ __forceinline__ void rt_store_stream(void* p, const rt_u32* w) {
+__device__ __forceinline__ void rt_store(void* p, const rt_u32* w) {
   if constexpr (BYTES == 1) {
     asm volatile("st.global.u8 [%0], %1;" ::"l"(p), "r"(w[0]) : "memory");
   } else if constexpr (BYTES == 2) {
@@ -64,8 +46,8 @@ __device__ __forceinline__ void rt_store_stream(void* p, const rt_u32* w) {
                  : "memory");
   } else {
     static_assert(BYTES == 32, "a vector has 2, 4, 8, 16 or 32 bytes");
-    rt_store_stream<16>(p, w);
-    rt_store_stream<16>(static_cast<rt_u8*>(p) + 16, w + 4);
+    rt_store<16>(p, w);
+    rt_store<16>(static_cast<rt_u8*>(p) + 16, w + 4);
   }
 }
 
@@ -86,9 +68,8 @@ struct RtVector {
   static constexpr int kWords = kBytes < 4 ? 1 : kBytes / 4;
   rt_u32 word[kWords];
 
-  __device__ __forceinline__ void load_stream(const void* p) { rt_load_stream<kBytes>(p, word); }
-  __device__ __forceinline__ void load_cached(const void* p) { rt_load_cached<kBytes>(p, word); }
-  __device__ __forceinline__ void store_stream(void* p) const { rt_store_stream<kBytes>(p, word); }
+  __device__ __forceinline__ void load(const void* p) { rt_load<kBytes>(p, word); }
+  __device__ __forceinline__ void store(void* p) const { rt_store<kBytes>(p, word); }
 
   // Element i as float; i must be a compile-time constant after unrolling.
   __device__ __forceinline__ float get(int i) const {

@@ -33,7 +33,7 @@ struct View {
 
 __device__ __forceinline__ void load(const Store* x, rt_i64 stride, Vector* v) {
   if constexpr (RT_WIDE || RT_VEC == 1) {
-    v->load_stream(x);
+    v->load(x);
   } else {
     Store element[RT_VEC];
 #pragma unroll
@@ -63,6 +63,6 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK)
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     const rt_u32 at = first + k * RT_BLOCK;
-    if (at < vectors) v[k].store_stream(y + static_cast<rt_i64>(at) * RT_VEC);
+    if (at < vectors) v[k].store(y + static_cast<rt_i64>(at) * RT_VEC);
   }
 }

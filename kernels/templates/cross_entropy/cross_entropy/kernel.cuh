@@ -50,9 +50,9 @@ __device__ __forceinline__ void load_chunk(Logit* x, int vocab, int base, Vector
     v[k].fill(rt_minus_infinity<RT_DTYPE>());
     if (column(base + k) >= vocab) continue;
     if constexpr (RT_GRAD && RT_VARIANT == 1) {
-      v[k].load_cached(x + column(base + k));
+      v[k].load(x + column(base + k));
     } else {
-      v[k].load_stream(x + column(base + k));
+      v[k].load(x + column(base + k));
     }
   }
 }
@@ -90,7 +90,7 @@ __device__ __forceinline__ void store_gradient(const Vector& v, Store* x, int fi
   }
   Vector out;
   out.set(g);
-  out.store_stream(x + first);
+  out.store(x + first);
 }
 #endif
 

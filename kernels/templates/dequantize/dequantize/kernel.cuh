@@ -55,14 +55,14 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK)
     for (int k = 0; k < RT_ITEMS; ++k) {
       const rt_u32 at = first + k * RT_BLOCK + threadIdx.x;
       if (at >= count) continue;
-      in[k].load_stream(q + static_cast<rt_i64>(at) * Quantized::kBits / 8);
+      in[k].load(q + static_cast<rt_i64>(at) * Quantized::kBits / 8);
       scale[k] = scale_of(scales, at, static_cast<rt_u32>(row_vectors), static_cast<rt_u32>(groups),
                           static_cast<rt_u32>(padded));
     }
 #pragma unroll
     for (int k = 0; k < RT_ITEMS; ++k) {
       const rt_u32 at = first + k * RT_BLOCK + threadIdx.x;
-      if (at < count) scaled(in[k], scale[k]).store_stream(y + static_cast<rt_i64>(at) * RT_VEC);
+      if (at < count) scaled(in[k], scale[k]).store(y + static_cast<rt_i64>(at) * RT_VEC);
     }
   }
 }

@@ -215,9 +215,9 @@ struct Operands {
     typedef typename RtType<kDtype>::Store Store;
     const Store* const p = static_cast<const Store*>(problem.p[INPUT]);
     if constexpr (has_all_axes(INPUT)) {
-      v.load_stream(p + first);
+      v.load(p + first);
     } else {
-      v.load_cached(p + Coordinates(problem, first).offset<axes_of(INPUT)>(problem));
+      v.load(p + Coordinates(problem, first).offset<axes_of(INPUT)>(problem));
     }
     rest.load(problem, first);
   }
@@ -282,7 +282,7 @@ __device__ __forceinline__ void compute_tile(const Problem& problem, Out* y, rt_
       compute_tail(problem, y, first + k * kStep);
       continue;
     }
-    compute(operands[k]).store_stream(y + first + k * kStep);
+    compute(operands[k]).store(y + first + k * kStep);
   }
 }
 

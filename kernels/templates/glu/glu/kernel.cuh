@@ -30,12 +30,12 @@ __device__ __forceinline__ void gate_row(const Store* gate, const Store* up, Sto
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     if (first + k * kStep >= cols) continue;
-    g[k].load_stream(gate + first + k * kStep);
-    u[k].load_stream(up + first + k * kStep);
+    g[k].load(gate + first + k * kStep);
+    u[k].load(up + first + k * kStep);
   }
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
-    if (first + k * kStep < cols) gated(g[k], u[k]).store_stream(y + first + k * kStep);
+    if (first + k * kStep < cols) gated(g[k], u[k]).store(y + first + k * kStep);
   }
 }
 

@@ -32,11 +32,11 @@ __device__ __forceinline__ void gate_chunk(const Store* gate, const Store* up, i
     u[k].fill(0);
     if (column(base + k) >= cols) continue;
 #if RT_VARIANT == 0
-    g[k].load_stream(gate + column(base + k));
-    u[k].load_stream(up + column(base + k));
+    g[k].load(gate + column(base + k));
+    u[k].load(up + column(base + k));
 #else
-    g[k].load_cached(gate + column(base + k));
-    u[k].load_cached(up + column(base + k));
+    g[k].load(gate + column(base + k));
+    u[k].load(up + column(base + k));
 #endif
   }
 #pragma unroll

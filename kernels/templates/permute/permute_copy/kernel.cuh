@@ -31,12 +31,12 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK)
     const rt_u32 at = first + k * RT_BLOCK;
     if (at >= vectors) continue;
     const rt_u32 outer = at / row;
-    v[k].load_stream(x + rt_offsets<kInner, kInner>(layout, outer).from +
+    v[k].load(x + rt_offsets<kInner, kInner>(layout, outer).from +
                      static_cast<rt_i64>(at - outer * row) * RT_VEC);
   }
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     const rt_u32 at = first + k * RT_BLOCK;
-    if (at < vectors) v[k].store_stream(y + static_cast<rt_i64>(at) * RT_VEC);
+    if (at < vectors) v[k].store(y + static_cast<rt_i64>(at) * RT_VEC);
   }
 }

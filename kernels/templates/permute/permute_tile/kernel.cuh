@@ -89,7 +89,7 @@ __device__ __forceinline__ void move_tile(const Store* from, Store* to, const Ti
     const int y = (k * kLanesY + lane_y) * RT_VEC;
     if (x >= tile.x || y >= tile.y) continue;
 #pragma unroll
-    for (int r = 0; r < RT_VEC; ++r) in[k][r].load_stream(from + (y + r) * layout.from[kY] + x);
+    for (int r = 0; r < RT_VEC; ++r) in[k][r].load(from + (y + r) * layout.from[kY] + x);
   }
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
@@ -103,7 +103,7 @@ __device__ __forceinline__ void move_tile(const Store* from, Store* to, const Ti
       // different banks.
       shared[(x + i) * kVectorsY + (column ^ lane_x % kVectorsY)].v = out[i];
 #else
-      if (x < tile.x && column * RT_VEC < tile.y) out[i].store_stream(to + (x + i) * layout.to[kX] + column * RT_VEC);
+      if (x < tile.x && column * RT_VEC < tile.y) out[i].store(to + (x + i) * layout.to[kX] + column * RT_VEC);
 #endif
     }
   }
@@ -115,7 +115,7 @@ __device__ __forceinline__ void move_tile(const Store* from, Store* to, const Ti
     const int row = at / kVectorsY, column = at % kVectorsY;
     if (row >= tile.x || column * RT_VEC >= tile.y) continue;
     const Slot slot = shared[row * kVectorsY + (column ^ row / RT_VEC % kVectorsY)];
-    slot.v.store_stream(to + row * layout.to[kX] + column * RT_VEC);
+    slot.v.store(to + row * layout.to[kX] + column * RT_VEC);
   }
   __syncthreads();
 #endif

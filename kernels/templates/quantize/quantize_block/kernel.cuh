@@ -31,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK)
 #pragma unroll
   for (int k = 0; k < kItems; ++k) {
     in[k].fill(0);
-    if (row + k * kRowStep < rows && col < cols) in[k].load_stream(x + at + k * kRowStep * cols);
+    if (row + k * kRowStep < rows && col < cols) in[k].load(x + at + k * kRowStep * cols);
   }
   float largest = 0.0f;
 #pragma unroll

@@ -103,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_quantize_flat(const St
     for (int k = 0; k < RT_ITEMS; ++k) {
       const Spot at(shape, tile, k);
       in[k].fill(0);
-      if (at.inside) in[k].load_stream(x + at.vector * RT_VEC);
+      if (at.inside) in[k].load(x + at.vector * RT_VEC);
     }
 #pragma unroll
     for (int k = 0; k < RT_ITEMS; ++k) {

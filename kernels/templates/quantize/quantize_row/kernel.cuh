@@ -42,9 +42,9 @@ __device__ __forceinline__ void load_chunk(const Store* x, int cols, int base, V
     in[k].fill(0);
     if (column(base + k) >= cols) continue;
     if constexpr (STREAM) {
-      in[k].load_stream(x + column(base + k));
+      in[k].load(x + column(base + k));
     } else {
-      in[k].load_cached(x + column(base + k));
+      in[k].load(x + column(base + k));
     }
   }
 }

@@ -34,7 +34,7 @@ __device__ __forceinline__ void reduce_rows(const Store* x, rt_i64 cols, rt_i64 
     Vector v[RT_ITEMS];
 #pragma unroll
     for (int k = 0; k < RT_ITEMS; ++k) {
-      if (row + k * kLanesY < end) v[k].load_stream(x + (row + k * kLanesY) * cols);
+      if (row + k * kLanesY < end) v[k].load(x + (row + k * kLanesY) * cols);
     }
 #pragma unroll
     for (int k = 0; k < RT_ITEMS; ++k) {

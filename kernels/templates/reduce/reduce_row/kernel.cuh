@@ -28,7 +28,7 @@ __device__ __forceinline__ RtReduction reduce_part(const Store* x, rt_i64 begin,
     Vector v[RT_ITEMS];
 #pragma unroll
     for (int k = 0; k < RT_ITEMS; ++k) {
-      if (base + k * kThreads < end) v[k].load_stream(x + (base + k * kThreads) * RT_VEC);
+      if (base + k * kThreads < end) v[k].load(x + (base + k * kThreads) * RT_VEC);
     }
 #pragma unroll
     for (int k = 0; k < RT_ITEMS; ++k) {

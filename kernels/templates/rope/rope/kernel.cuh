@@ -27,12 +27,12 @@ struct Pairs {
 #if RT_STYLE == 0
   RtVector<RT_DTYPE, RT_VEC> first, second;
   __device__ __forceinline__ void load(const Store* head, int lane) {
-    first.load_stream(head + lane * RT_VEC);
-    second.load_stream(head + lane * RT_VEC + RT_PAIRS);
+    first.load(head + lane * RT_VEC);
+    second.load(head + lane * RT_VEC + RT_PAIRS);
   }
   __device__ __forceinline__ void store(Store* head, int lane) const {
-    first.store_stream(head + lane * RT_VEC);
-    second.store_stream(head + lane * RT_VEC + RT_PAIRS);
+    first.store(head + lane * RT_VEC);
+    second.store(head + lane * RT_VEC + RT_PAIRS);
   }
   __device__ __forceinline__ float a(int i) const { return first.get(i); }
   __device__ __forceinline__ float b(int i) const { return second.get(i); }
@@ -42,8 +42,8 @@ struct Pairs {
   }
 #else
   RtVector<RT_DTYPE, 2 * RT_VEC> both;
-  __device__ __forceinline__ void load(const Store* head, int lane) { both.load_stream(head + lane * 2 * RT_VEC); }
-  __device__ __forceinline__ void store(Store* head, int lane) const { both.store_stream(head + lane * 2 * RT_VEC); }
+  __device__ __forceinline__ void load(const Store* head, int lane) { both.load(head + lane * 2 * RT_VEC); }
+  __device__ __forceinline__ void store(Store* head, int lane) const { both.store(head + lane * 2 * RT_VEC); }
   __device__ __forceinline__ float a(int i) const { return both.get(2 * i); }
   __device__ __forceinline__ float b(int i) const { return both.get(2 * i + 1); }
   __device__ __forceinline__ void set(const float (&a)[RT_VEC], const float (&b)[RT_VEC]) {
@@ -134,8 +134,8 @@ extern "C" __global__ void __launch_bounds__(kLanes* RT_HEADS* RT_TOKENS) rt_rop
   const int begin = part * share + slot % RT_HEADS, end = min(heads, (part + 1) * share);
 
   Angles angles;
-  angles.cos.load_cached(cos + token * RT_PAIRS + lane * RT_VEC);
-  angles.sin.load_cached(sin + token * RT_PAIRS + lane * RT_VEC);
+  angles.cos.load(cos + token * RT_PAIRS + lane * RT_VEC);
+  angles.sin.load(sin + token * RT_PAIRS + lane * RT_VEC);
   const rt_i64 at_q = token * heads_q * kHeadDim, at_k = token * heads_kv * kHeadDim;
   Store* to_k = nullptr;
 #if RT_CACHE

@@ -35,7 +35,7 @@ __device__ __forceinline__ int first_of(const Source& in, int k) { return column
 __device__ __forceinline__ void store(const Vector& v, Vector::Store* y, int first, int cols) {
   if (first >= cols) return;
   if (!RT_RAGGED || (first >= 0 && first + RT_VEC <= cols)) {
-    v.store_stream(y + first);
+    v.store(y + first);
     return;
   }
 #pragma unroll
@@ -62,15 +62,15 @@ __device__ __forceinline__ void load_row(const Source& in, int cols, int base, E
 #endif
     if (first >= (RT_CAUSAL ? in.attended : cols)) continue;
     if (CACHED) {
-      x[k].load_cached(in.x + first);
+      x[k].load(in.x + first);
     } else {
-      x[k].load_stream(in.x + first);
+      x[k].load(in.x + first);
     }
 #if RT_MASK
     if (CACHED) {
-      mask[k].load_cached(in.mask + first);
+      mask[k].load(in.mask + first);
     } else {
-      mask[k].load_stream(in.mask + first);
+      mask[k].load(in.mask + first);
     }
 #endif
   }
@@ -150,7 +150,7 @@ __device__ __forceinline__ void copy_async(Vector* slot, const Vector::Store* x)
   } else if constexpr (Vector::kBytes == 4 || Vector::kBytes == 8) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(x), "n"(Vector::kBytes) : "memory");
   } else {
-    slot->load_stream(x);
+    slot->load(x);
   }
 }
 
@@ -200,7 +200,7 @@ __device__ __forceinline__ void softmax_row(const Source& in, Vector::Store* y, 
   const Finish finish(state);
 #pragma unroll RT_ITEMS
   for (int k = 0; column(k) < cols; ++k) {
-    normalize(from_slot(in, row, slots, k), in, finish).store_stream(y + column(k));
+    normalize(from_slot(in, row, slots, k), in, finish).store(y + column(k));
   }
 }
 #else
@@ -220,7 +220,7 @@ __device__ __forceinline__ void softmax_row(const Source& in, Vector::Store* y, 
     load_row<true>(in, cols, base, v);
 #pragma unroll
     for (int k = 0; k < RT_ITEMS; ++k) {
-      if (column(base + k) < cols) normalize(v[k], in, finish).store_stream(y + column(base + k));
+      if (column(base + k) < cols) normalize(v[k], in, finish).store(y + column(base + k));
     }
   }
 }

@@ -55,7 +55,7 @@ __device__ __forceinline__ void read(const Stream& stream, const Stream::Stage& 
 __device__ __forceinline__ void write(const Chunk& v, const Source& in, const Finish& finish, int c, Vector::Store* y) {
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
-    if (column(c, k) < in.length) normalize(v[k], in, finish).store_stream(y + column(c, k));
+    if (column(c, k) < in.length) normalize(v[k], in, finish).store(y + column(c, k));
   }
 }
 
@@ -106,7 +106,7 @@ __device__ __forceinline__ void softmax_row(Stream& stream, const Source& in, Ve
       for (int i = 0; i < RT_VEC; ++i) e[c][k][i] *= scale;
       Vector out;
       out.set(e[c][k]);
-      if (column(c, k) < in.length) out.store_stream(y + column(c, k));
+      if (column(c, k) < in.length) out.store(y + column(c, k));
     }
   }
 }
