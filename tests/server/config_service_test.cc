@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -287,6 +288,57 @@ TEST_F(ConfigServiceTest, TuneAsyncAnswersWithAnEstimateAndTheSweep) {
     EXPECT_EQ(response.sweep(), "sweeps/s1");
   }
   EXPECT_EQ(daemon_.manager->starts(), 1);
+}
+
+// Ranks of one job must launch the same kernel: whoever passes the same generation gets the same record and binary, while
+// the key is tuned again and again.
+TEST_F(ConfigServiceTest, F6_OneGenerationOneAnswerWhileTheKeyIsTunedAgain) {
+  constexpr int kRanks = 8, kPublished = 12;
+  std::map<int64_t, std::set<std::string>> answers;  // by generation
+  absl::Mutex mutex;
+  const auto ask = [&](int64_t generation, v1::GetBestConfigResponse* response) {
+    auto request = Ask();
+    request.set_generation(generation);
+    const auto status = Get(request, response);
+    if (!status.ok()) {
+      // Only a pinned generation may have left the history meanwhile.
+      EXPECT_EQ(See(status).reason, "GENERATION_GONE");
+      EXPECT_GT(generation, 0);
+      return false;
+    }
+    EXPECT_TRUE(generation == 0 || response->generation() == generation);
+    const absl::MutexLock lock(&mutex);
+    answers[response->generation()].insert(
+        absl::StrCat(response->record().name(), " ", response->record().artifact_digest()));
+    return true;
+  };
+  daemon_.Publish({daemon_.Record(kOp, kGpuKey, v1::MEASURED, 1)});
+  std::atomic<bool> done{false};
+  std::vector<std::thread> ranks;
+  for (int i = 0; i < kRanks; ++i) {
+    ranks.emplace_back([&] {
+      do {
+        v1::GetBestConfigResponse newest, pinned;
+        if (!ask(0, &newest) || !ask(newest.generation(), &pinned)) continue;
+        EXPECT_EQ(pinned.record().name(), newest.record().name());
+      } while (!done);
+    });
+  }
+  for (int value = 2; value <= kPublished; ++value) {
+    daemon_.Publish({daemon_.Record(kOp, kGpuKey, v1::MEASURED, value)});
+    v1::GetBestConfigResponse newest;
+    EXPECT_TRUE(ask(0, &newest));
+    EXPECT_EQ(newest.generation(), value);
+  }
+  done = true;
+  for (std::thread& rank : ranks) rank.join();
+  std::set<std::string> distinct;
+  for (const auto& [generation, seen] : answers) {
+    EXPECT_EQ(seen.size(), 1u) << "generation " << generation;
+    distinct.insert(seen.begin(), seen.end());
+  }
+  EXPECT_EQ(distinct.size(), answers.size()) << "a new winner is only seen under a new generation";
+  EXPECT_GE(answers.size(), size_t{kPublished - 1});
 }
 
 TEST_F(ConfigServiceTest, BatchKeepsOrderAndGivesEachItsOwnError) {
