@@ -8,8 +8,9 @@
 namespace rooftune {
 namespace {
 
-// Shares of the data-sheet peak (at its stated clock) that the best library kernels reach on a cool H200, 2026-11:
-// bf16 802 to 892 of 989.4 TFLOP/s by shape, fp16 772, fp8 1583 of 1979, int8 965 of 1979 (cuBLASLt 13.1);
+// Shares of the data-sheet peak (at its stated clock) that the best kernels reach on a cool H200, 2026-11:
+// bf16 802 to 892 of 989.4 TFLOP/s by shape, fp16 772, fp8 1583 of 1979 (cuBLASLt 13.1), int8 1681 of 1979 (gemm_wgmma at
+// 4096^3, docs/evidence/nvidia-h200/gemm_int; cuBLASLt 965);
 // fp32 63.8 of 66.9 (a loop of fused multiply-adds). Published best matmuls of A100, H100 and B200 lie at
 // 0.87, 0.80 and 0.78 of peak in bf16.
 double PeakShare(absl::string_view pipe, v1::DType dtype) {
@@ -23,7 +24,7 @@ double PeakShare(absl::string_view pipe, v1::DType dtype) {
     case v1::FP8_E5M2:
       return 0.80;
     case v1::INT8:
-      return 0.49;
+      return 0.85;
     default:
       return 0.80;
   }
