@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/error.h"
 #include "base/status_macros.h"
+#include "costmodel/chain.h"
 #include "kernels/host_reference_internal.h"
 #include "kernels/philox.h"
 
@@ -133,6 +134,15 @@ absl::Status Problem::CheckOutput(const std::string& tensor, const std::vector<i
     }
   }
   return absl::OkStatus();
+}
+
+double Activated(const Problem& p, const ReferenceValue& value) {
+  const ChainValue operands[3] = {{value.value, value.magnitude}, {}, {}};
+  const int64_t act = p.Name("act");
+  if (act == p.Name("ACT_RELU")) return ApplyChainOp(ChainOp::kRelu, operands).value;
+  if (act == p.Name("ACT_GELU")) return ApplyChainOp(ChainOp::kGelu, operands).value;
+  if (act == p.Name("ACT_SILU")) return ApplyChainOp(ChainOp::kSilu, operands).value;
+  return value.value;
 }
 
 }  // namespace host_reference_internal

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "costmodel/chain.h"
 #include "kernels/host_reference_internal.h"
 
 namespace rooftune::host_reference_internal {
@@ -44,17 +43,6 @@ std::vector<ReferenceValue> SumProducts(const std::vector<int64_t>& indices, int
     }
   }
   return sums;
-}
-
-// The operator's activation of a sum. The magnitude stays that of the terms: no activation enlarges an error by more
-// than 1.13.
-double Activated(const Problem& p, const ReferenceValue& sum) {
-  const ChainValue operands[3] = {{sum.value, sum.magnitude}, {}, {}};
-  const int64_t act = p.Name("act");
-  if (act == p.Name("ACT_RELU")) return ApplyChainOp(ChainOp::kRelu, operands).value;
-  if (act == p.Name("ACT_GELU")) return ApplyChainOp(ChainOp::kGelu, operands).value;
-  if (act == p.Name("ACT_SILU")) return ApplyChainOp(ChainOp::kSilu, operands).value;
-  return sum.value;
 }
 
 class Gemm : public HostReference {

@@ -54,6 +54,10 @@ std::vector<ReferenceValue> ByRows(const std::vector<int64_t>& indices, int64_t 
   return values;
 }
 
+// `value` after the operator's `act`. The magnitude stays that of the terms: no activation enlarges an error by more than
+// 1.13.
+double Activated(const Problem& p, const ReferenceValue& value);
+
 std::unique_ptr<HostReference> MakeGemm(Problem problem);
 std::unique_ptr<HostReference> MakeGemmWq(Problem problem);
 std::unique_ptr<HostReference> MakeMoeGemm(Problem problem);

@@ -18,7 +18,6 @@ class Norm : public HostReference {
         residual_(p_.Find("residual")),
         weight_(p_.Find("weight")),
         bias_(p_.Find("bias")),
-        act_(p_.Name("act")),
         center_(center),
         pre_relu_(p_.Name("pre") != 0),
         // Largest quantised magnitude: of FP8 E4M3, or of INT8's symmetric range.
@@ -98,14 +97,7 @@ class Norm : public HostReference {
     const double y = (h - row.mean) * row.factor * weight + bias;
     // The mean is a sum of the row's elements over their number, and its error enters every element.
     const double magnitude = (std::fabs(h) + row.mean_absolute) * row.factor * std::fabs(weight) + std::fabs(bias);
-    return {Activate(y), magnitude};
-  }
-
-  double Activate(double y) const {
-    if (act_ == p_.Name("ACT_RELU")) return y < 0 ? 0 : y;
-    if (act_ == p_.Name("ACT_SILU")) return y / (1 + std::exp(-y));
-    if (act_ != p_.Name("ACT_GELU")) return y;
-    return 0.5 * y * (1 + std::tanh(0.7978845608028654 * (y + 0.044715 * y * y * y)));
+    return {Activated(p_, {y, magnitude}), magnitude};
   }
 
   ReferenceValue Quantised(const Row& row, int64_t index) const {
@@ -119,7 +111,6 @@ class Norm : public HostReference {
   const Problem p_;
   const int64_t columns_;
   const int x_, residual_, weight_, bias_;
-  const int64_t act_;
   const bool center_, pre_relu_;
   const double limit_;
 };

@@ -37,5 +37,6 @@ for m in ${ROOFTUNE_M:-16 256 2048}; do
     sweeps+=("$sweep")
   done <<<"$layers"
 done
+[ ${#sweeps[@]} -gt 0 ] || { echo "nothing was swept" >&2; exit 1; }
 mkdir -p "$out"
 rooftune export "${sweeps[@]}" --suite gemm_space -o "$out/$(date -u +%Y%m%d)-${part/\//of}.jsonl.gz"

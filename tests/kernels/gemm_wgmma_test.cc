@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/template_library.h"
+#include "tests/kernels/builtins.h"
 
 namespace rooftune {
 namespace {
@@ -12,17 +13,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const TemplateLibrary& Builtins() {
-  static const auto& library = *TemplateLibrary::Load({})->release();
-  return library;
-}
-
 const KernelTemplate& Wgmma() { return *Builtins().Find("gemm_wgmma"); }
-
-DeviceProfile Get(const std::string& id) {
-  static const auto& catalog = *new ProfileCatalog(*ProfileCatalog::Builtin());
-  return *catalog.ById(id);
-}
 
 Op Gemm(const std::string& rest) {
   const auto op = Builtins().ops().Parse("gemm " + rest);
@@ -36,18 +27,18 @@ const Op& Square() {
 }
 
 TEST(GemmWgmmaTest, IsForHopperAlone) {
-  for (const char* id : {"h100-sxm", "h200-sxm", "gh200-96"}) EXPECT_TRUE(Wgmma().Supports(Square(), Get(id))) << id;
+  for (const char* id : {"h100-sxm", "h200-sxm", "gh200-96"}) EXPECT_TRUE(Wgmma().Supports(Square(), Profile(id))) << id;
   for (const char* id : {"t4", "a100-sxm-80", "l40s", "b200", "rtx-5090"}) {
-    EXPECT_FALSE(Wgmma().Supports(Square(), Get(id))) << id;
+    EXPECT_FALSE(Wgmma().Supports(Square(), Profile(id))) << id;
   }
   const auto compile =
-      Wgmma().CompileInput(Square(), *Wgmma().DefaultConfig(Square(), Get("h200-sxm")), Get("h200-sxm"));
+      Wgmma().CompileInput(Square(), *Wgmma().DefaultConfig(Square(), Profile("h200-sxm")), Profile("h200-sxm"));
   ASSERT_TRUE(compile.ok()) << compile.status();
   EXPECT_EQ(compile->arch(), "sm_90a");
 }
 
 TEST(GemmWgmmaTest, TakesWhatTmaCanCarry) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   for (const char* good : {"m=1 n=8 k=8 dtype=fp16", "m=7 n=8 k=16 dtype=bf16 bias=1 act=gelu out=fp16",
                            "m=7 n=24 k=8 dtype=bf16 layout=nn", "m=8 n=8 k=3 dtype=bf16 layout=tn",
                            "m=8 n=16 k=8 batch=5 dtype=bf16 layout=tt", "m=8 n=8 k=8 dtype=bf16 out=fp32",
@@ -64,7 +55,7 @@ TEST(GemmWgmmaTest, TakesWhatTmaCanCarry) {
 }
 
 TEST(GemmWgmmaTest, EightBitsLieAlongK) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   for (const char* good : {"m=64 n=4096 k=1024 dtype=fp8_e4m3 out=bf16", "m=7 n=8 k=16 dtype=int8 out=fp16 scale=row",
                            "m=4096 n=4096 k=4096 dtype=fp8_e5m2 out=fp32 scale=tensor bias=1 act=silu beta=1"}) {
     const Op op = Gemm(good);
@@ -78,7 +69,7 @@ TEST(GemmWgmmaTest, EightBitsLieAlongK) {
     EXPECT_EQ(plan->launch(0).argument(0).tensor_map().stride_bytes(0).value(), op.names.at("k"));
   }
   EXPECT_FALSE(Wgmma().Supports(Gemm("m=8 n=8 k=8 dtype=int8 out=bf16"), h200));
-  EXPECT_FALSE(Wgmma().Supports(Gemm("m=8 n=8 k=16 dtype=int8 out=bf16"), Get("a100-sxm-80")));
+  EXPECT_FALSE(Wgmma().Supports(Gemm("m=8 n=8 k=16 dtype=int8 out=bf16"), Profile("a100-sxm-80")));
   // Integers have fewer widths.
   const auto space = Wgmma().Space(Gemm("m=64 n=7168 k=8192 dtype=int8 out=bf16"), h200);
   ASSERT_TRUE(space.ok());
@@ -86,7 +77,7 @@ TEST(GemmWgmmaTest, EightBitsLieAlongK) {
 }
 
 TEST(GemmWgmmaTest, DefaultsFollowTheRowsOfM) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   const auto tile = [&](const std::string& op) {
     const Config config = *Wgmma().DefaultConfig(Gemm(op), h200);
     return absl::StrCat(config.at("block_m"), "x", config.at("block_n"), config.at("swap_ab") != 0 ? "t" : "", " ",
@@ -100,7 +91,7 @@ TEST(GemmWgmmaTest, DefaultsFollowTheRowsOfM) {
 }
 
 TEST(GemmWgmmaTest, EveryPointOfEveryRegimeCanBePlannedAndFits) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   for (const char* text :
        {"m=4096 n=4096 k=4096 dtype=bf16", "m=512 n=1280 k=8192 dtype=bf16 layout=tn", "m=128 n=4096 k=4096 dtype=fp16",
         "m=64 n=576 k=7168 dtype=bf16 layout=nn bias=1", "m=1 n=6144 k=4096 dtype=bf16",
@@ -125,7 +116,7 @@ TEST(GemmWgmmaTest, EveryPointOfEveryRegimeCanBePlannedAndFits) {
 
 // What the kernel's static geometry comes to, worked out by hand from its constants.
 TEST(GemmWgmmaTest, TheLargeTilesLaunch) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   const auto plan = Wgmma().Plan(Square(), *Wgmma().DefaultConfig(Square(), h200), h200);
   ASSERT_TRUE(plan.ok()) << plan.status();
   ASSERT_EQ(plan->launch_size(), 1);
@@ -149,7 +140,7 @@ TEST(GemmWgmmaTest, TheLargeTilesLaunch) {
 }
 
 TEST(GemmWgmmaTest, SplitKHasItsOwnArguments) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   const Op op = Gemm("m=64 n=576 k=7168 dtype=bf16 bias=1");
   const auto kinds = [](const v1::Launch& launch) {
     std::vector<std::string> all;
@@ -186,7 +177,7 @@ TEST(GemmWgmmaTest, SplitKHasItsOwnArguments) {
 }
 
 TEST(GemmWgmmaTest, ResultsThatDoNotLeaveThroughTmaAndBeta) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   const Op op = Gemm("m=4096 n=4096 k=4096 dtype=bf16 beta=1 out=fp32");
   const auto config = Wgmma().DefaultConfig(op, h200);
   ASSERT_TRUE(config.ok()) << config.status();
@@ -202,7 +193,7 @@ TEST(GemmWgmmaTest, ResultsThatDoNotLeaveThroughTmaAndBeta) {
 
 // Warpgroups that take turns have a whole tile each; clusters divide the tiles and are not used to add shares of k.
 TEST(GemmWgmmaTest, TurnsAndClustersAreOfferedWhereTheyWork) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   int turns = 0, clusters = 0;
   for (const char* text : {"m=4096 n=32768 k=512 dtype=bf16", "m=384 n=2048 k=4096 dtype=bf16"}) {
     const Op op = Gemm(text);
@@ -229,7 +220,7 @@ TEST(GemmWgmmaTest, TurnsAndClustersAreOfferedWhereTheyWork) {
 }
 
 TEST(GemmWgmmaTest, APlanServesOtherShapesOnlyWithinItsPreconditions) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   const auto plan = Wgmma().Plan(Square(), *Wgmma().DefaultConfig(Square(), h200), h200);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(CheckPreconditions(*plan, Gemm("m=4097 n=4104 k=4088 dtype=bf16")).ok());

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/template_library.h"
+#include "tests/kernels/builtins.h"
 
 namespace rooftune {
 namespace {
@@ -12,17 +13,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 
-const TemplateLibrary& Builtins() {
-  static const auto& library = *TemplateLibrary::Load({})->release();
-  return library;
-}
-
 const KernelTemplate& Wgmma() { return *Builtins().Find("gemm_wq_wgmma"); }
-
-DeviceProfile Get(const std::string& id) {
-  static const auto& catalog = *new ProfileCatalog(*ProfileCatalog::Builtin());
-  return *catalog.ById(id);
-}
 
 Op Weights(const std::string& rest) {
   const auto op = Builtins().ops().Parse("gemm_wq " + rest);
@@ -43,13 +34,13 @@ std::vector<std::string> Kinds(const v1::Launch& launch) {
 
 TEST(GemmWqWgmmaTest, IsForHopperAndWholeRowsOfResults) {
   const Op op = Weights("m=16 n=4096 k=4096 dtype=bf16");
-  for (const char* id : {"h100-sxm", "h200-sxm"}) EXPECT_TRUE(Wgmma().Supports(op, Get(id))) << id;
-  for (const char* id : {"a100-sxm-80", "l40s", "b200"}) EXPECT_FALSE(Wgmma().Supports(op, Get(id))) << id;
-  EXPECT_FALSE(Wgmma().Supports(Weights("m=16 n=4092 k=4096 dtype=bf16"), Get("h200-sxm")));
+  for (const char* id : {"h100-sxm", "h200-sxm"}) EXPECT_TRUE(Wgmma().Supports(op, Profile(id))) << id;
+  for (const char* id : {"a100-sxm-80", "l40s", "b200"}) EXPECT_FALSE(Wgmma().Supports(op, Profile(id))) << id;
+  EXPECT_FALSE(Wgmma().Supports(Weights("m=16 n=4092 k=4096 dtype=bf16"), Profile("h200-sxm")));
 }
 
 TEST(GemmWqWgmmaTest, EveryPointOfEveryRegimeCanBePlannedAndFits) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   for (const char* text :
        {"m=1 n=28672 k=4096 dtype=bf16", "m=16 n=8192 k=28672 dtype=fp16 zero=1", "m=40 n=1000 k=2048 dtype=bf16",
         "m=256 n=28672 k=4096 dtype=fp16 zero=1", "m=16 n=28672 k=4096 dtype=bf16 weight=int8 group=0",
@@ -73,7 +64,7 @@ TEST(GemmWqWgmmaTest, EveryPointOfEveryRegimeCanBePlannedAndFits) {
 
 // Worked out by hand from the kernel's constants.
 TEST(GemmWqWgmmaTest, XIsArrangedFirst) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   const Op op = Weights("m=256 n=28672 k=4096 dtype=fp16 zero=1");
   const Config config = {{"block_m", 128}, {"groups_x", 2},       {"block_k", 128},    {"stages", 4},
                          {"split_k", 1},   {"cluster_reduce", 1}, {"raster_group", 8}, {"persistent", 1}};
@@ -102,7 +93,7 @@ TEST(GemmWqWgmmaTest, XIsArrangedFirst) {
 }
 
 TEST(GemmWqWgmmaTest, SharesOfKHaveTheirOwnArguments) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   const Op op = Weights("m=16 n=8192 k=28672 dtype=bf16 bias=1");
   Config config = {{"block_m", 16}, {"groups_x", 2},       {"block_k", 128},    {"stages", 8},
                    {"split_k", 2},  {"cluster_reduce", 1}, {"raster_group", 8}, {"persistent", 1}};

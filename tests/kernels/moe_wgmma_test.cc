@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/template_library.h"
+#include "tests/kernels/builtins.h"
 
 namespace rooftune {
 namespace {
@@ -12,16 +13,6 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-const TemplateLibrary& Builtins() {
-  static const auto& library = *TemplateLibrary::Load({})->release();
-  return library;
-}
-
-DeviceProfile Get(const std::string& id) {
-  static const auto& catalog = *new ProfileCatalog(*ProfileCatalog::Builtin());
-  return *catalog.ById(id);
-}
 
 Op Moe(const std::string& rest) {
   const auto op = Builtins().ops().Parse("moe_gemm " + rest);
@@ -43,7 +34,7 @@ std::vector<std::string> Arguments(const v1::Launch& launch) {
 }
 
 TEST(MoeTemplatesTest, WhereEachIsOffered) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   const Op bf16 = Moe("m=8192 n=28672 k=4096 experts=8 dtype=bf16");
   const Op fp8 = Moe("m=4096 n=4096 k=7168 experts=32 dtype=fp8_e4m3");
   EXPECT_TRUE(Wgmma().Supports(bf16, h200));
@@ -52,14 +43,14 @@ TEST(MoeTemplatesTest, WhereEachIsOffered) {
   EXPECT_FALSE(Wgmma().Supports(Moe("m=64 n=16 k=72 experts=4 dtype=fp8_e4m3"), h200));
   EXPECT_FALSE(Mma().Supports(fp8, h200));
   for (const char* id : {"a100-sxm-80", "l40s", "h200-sxm", "b200", "rtx-5090"}) {
-    EXPECT_TRUE(Mma().Supports(bf16, Get(id))) << id;
-    EXPECT_EQ(Wgmma().Supports(bf16, Get(id)), std::string(id) == "h200-sxm") << id;
-    EXPECT_TRUE(Mma().DefaultConfig(Moe("m=77 n=33 k=75 experts=3 dtype=fp16"), Get(id)).ok()) << id;
+    EXPECT_TRUE(Mma().Supports(bf16, Profile(id))) << id;
+    EXPECT_EQ(Wgmma().Supports(bf16, Profile(id)), std::string(id) == "h200-sxm") << id;
+    EXPECT_TRUE(Mma().DefaultConfig(Moe("m=77 n=33 k=75 experts=3 dtype=fp16"), Profile(id)).ok()) << id;
   }
 }
 
 TEST(MoeTemplatesTest, ArgumentsAreTheKernels) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   const auto arguments = [&](const KernelTemplate& kernel, const std::string& text) {
     const Op op = Moe(text);
     const auto plan = kernel.Plan(op, *kernel.DefaultConfig(op, h200), h200);
@@ -82,7 +73,7 @@ TEST(MoeTemplatesTest, ArgumentsAreTheKernels) {
 }
 
 TEST(MoeTemplatesTest, DefaultsFollowTheRowsOfAnExpert) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   const auto tile = [&](const std::string& op) {
     const auto config = Wgmma().DefaultConfig(Moe(op), h200);
     EXPECT_TRUE(config.ok()) << op << config.status();
@@ -99,7 +90,7 @@ TEST(MoeTemplatesTest, DefaultsFollowTheRowsOfAnExpert) {
 }
 
 TEST(MoeTemplatesTest, EveryPointOfEveryRegimeCanBePlannedAndFits) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   for (const char* text :
        {"m=8192 n=28672 k=4096 experts=8 dtype=bf16", "m=128 n=4096 k=14336 experts=8 dtype=bf16 scatter=1",
         "m=512 n=1536 k=2048 experts=128 topk=8 dtype=fp16 gather=1", "m=32768 n=2048 k=768 experts=128 dtype=bf16",
@@ -127,7 +118,7 @@ TEST(MoeTemplatesTest, EveryPointOfEveryRegimeCanBePlannedAndFits) {
 
 // What the kernel's static geometry comes to, worked out by hand from its constants.
 TEST(MoeTemplatesTest, TheLargeTilesLaunch) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   const Op op = Moe("m=8192 n=28672 k=4096 experts=8 dtype=bf16");
   const auto plan = Wgmma().Plan(op, *Wgmma().DefaultConfig(op, h200), h200);
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -160,7 +151,7 @@ TEST(MoeTemplatesTest, TheLargeTilesLaunch) {
 
 // The model sees an expert's rows, not all of them as one matrix.
 TEST(MoeTemplatesTest, TheModelSeesGroups) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   const Op op = Moe("m=512 n=1536 k=2048 experts=128 dtype=bf16");
   const auto mapped = Wgmma().Mapping(op, *Wgmma().DefaultConfig(op, h200), h200);
   ASSERT_TRUE(mapped.ok()) << mapped.status();

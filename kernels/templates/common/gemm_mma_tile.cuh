@@ -4,6 +4,7 @@
 #pragma once
 #include "common/async_copy.cuh"
 #include "common/gemm_epilogue.cuh"
+#include "common/mma.cuh"
 #include "common/types.cuh"
 
 constexpr int kThreads = RT_WARPS_M * RT_WARPS_N * 32;
@@ -105,16 +106,6 @@ __device__ __forceinline__ void load_matrices(rt_u32* r, rt_u32 address) {
                  : "r"(address)
                  : "memory");
   }
-}
-
-__device__ __forceinline__ void multiply(float* c, const rt_u32* a, const rt_u32* b) {
-#if RT_DTYPE == RT_BF16
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-#else
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-#endif
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 // Where this lane's ldmatrix rows are, as byte offsets within a stage. ALONG_K: the row is m or n and the

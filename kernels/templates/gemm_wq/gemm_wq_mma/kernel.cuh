@@ -10,10 +10,12 @@
 //
 // Defines: RT_DTYPE RT_OUT RT_BIAS RT_ACT RT_BETA RT_VEC_D (common/gemm_epilogue.cuh), RT_WEIGHT (bits) RT_GROUP
 // RT_ZERO, RT_BM RT_BN RT_BK RT_WARPS_M RT_WARPS_N RT_STAGES RT_SPLIT_K RT_CLUSTER (0) RT_RASTER.
+#include "common/async_copy.cuh"
 #include "common/dequantize.cuh"
 #include "common/gemm_epilogue.cuh"
 #include "common/gemm_grid.cuh"
 #include "common/gemm_reduce.cuh"
+#include "common/mma.cuh"
 
 namespace {
 
@@ -29,18 +31,6 @@ constexpr int kParts = kGroup < RT_BK ? RT_BK / kGroup : 1;  // of a tile, each 
 constexpr int kBlocks = RT_BK / 32 / kParts;                 // of 32 in k, a part
 static_assert(kRows >= 1 && kColumns >= 1 && RT_BK % 64 == 0 && RT_STAGES >= 2, "tile");
 typedef RtCodes<RT_DTYPE, RT_WEIGHT> Codes;
-
-// Copies 16 bytes to shared memory, or zeroes them where `valid` is false (nothing is read then).
-__device__ __forceinline__ void copy_async(rt_u32 to, const void* from, bool valid) {
-  asm volatile("{.reg .pred p; setp.eq.u32 p, %2, 0; cp.async.cg.shared.global.L2::128B [%0], [%1], 16, p;}" ::"r"(to),
-               "l"(from), "r"(static_cast<rt_u32>(valid))
-               : "memory");
-}
-__device__ __forceinline__ void commit_async() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int N>
-__device__ __forceinline__ void wait_async() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-}
 
 // Where 16-byte chunk `chunk` of a row lies, in bytes from the tile. Lanes read one chunk of eight rows of w at a time:
 // these lie in eight different bank groups.
@@ -64,7 +54,7 @@ __device__ __forceinline__ void copy_tile(rt_u32 to, const char* from, size_t pi
     const int id = i * kThreads + threadIdx.x;
     if (kTotal % kThreads != 0 && id >= kTotal) break;
     const int row = id / kChunks, chunk = id % kChunks;
-    copy_async(to + (IS_W ? place_w(row, chunk) : place_x(row, chunk)), from + row * pitch + chunk * 16,
+    copy_async<16>(to + (IS_W ? place_w(row, chunk) : place_x(row, chunk)), from + row * pitch + chunk * 16,
                row < rows_left && chunk * 16 < bytes_left);
   }
 }
@@ -102,16 +92,6 @@ __device__ __forceinline__ void read_w(rt_u32* pair, rt_u32 tile, int row, int b
     Codes::unpack(read_word(tile + place_w(row, block * 2) + t * 4), offset, pair);
     Codes::unpack(read_word(tile + place_w(row, block * 2 + 1) + t * 4), offset, pair + 2);
   }
-}
-
-__device__ __forceinline__ void multiply(float* c, const rt_u32* a, const rt_u32* b) {
-#if RT_DTYPE == RT_BF16
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-#else
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-#endif
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 // Scales and zero points of a lane's rows of w for one tile.
