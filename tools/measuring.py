@@ -3,12 +3,13 @@
 
   measuring.py RAW                   compute from the folder RAW and write the figures
   measuring.py --mutants FILE        take the totals of `mutant_check --out FILE` over
+  measuring.py --longer RAW          take over what tests/gpu/longer_search.sh wrote to the folder RAW
   measuring.py --check               fail if the file lacks a figure
   measuring.py --table FILE…         write the figures between the markers of these files
   measuring.py --check-tables FILE…  fail if the figures of a file are not those of measuring.json
 
-Figures stand between `<!-- measuring:NAME -->` and `<!-- /measuring -->`; NAME is agreement, intervals, faults or shares.
-What RAW does not tell ("mutants", "false_alarms") is kept as it is.
+Figures stand between `<!-- measuring:NAME -->` and `<!-- /measuring -->`; NAME is agreement, intervals, faults, shares or
+budget. What RAW does not tell ("mutants", "false_alarms", "budget") is kept as it is.
 """
 import argparse
 import datetime
@@ -21,6 +22,7 @@ import sys
 # What every served time must meet (docs/measuring.md), and what counts as agreement.
 RELATIVE, ABSOLUTE_US, AGREEMENT, NEAR_BEST = 0.01, 0.5, 0.01, 0.03
 LANE = ("plan", "prepare", "verify", "measure", "confirm", "idle", "busy", "store")
+KEPT = ("mutants", "false_alarms", "budget")
 REQUIRED = ("device_key", "driver", "nvrtc", "date", "agreement", "agreement_share", "intervals", "smallest_kernel_us",
             "faults", "shares")
 
@@ -169,6 +171,26 @@ def mutant_totals(file: pathlib.Path) -> dict:
             "false_alarms": {"unchanged": totals["unchanged"], "failed": totals["false_alarms"]}}
 
 
+def budget(raw: pathlib.Path) -> dict:
+    """What the default budget finds, beside a search over ten times as many candidates: both winners' times of one race."""
+    rows, sweep = [], {}
+    for folder in sorted(f.parent for f in raw.glob("*/meta.json")):
+        meta = read(folder / "meta.json")
+        times = {key(t): median_us(t) for t in read(folder / "race.json")["trial"]}
+        row = {"op": meta["op"]}
+        for name in ("default", "longer"):
+            sweep = read(folder / f"{name}.json")
+            if not times.get(meta[name]):
+                raise MeasuringError(f"{folder}: the race has no time of {meta[name]}")
+            row[name] = {"wall_s": rounded(seconds(sweep["end_time"]) - seconds(sweep["create_time"])),
+                         "candidates": sweep["progress"]["finished"], "us": rounded(times[meta[name]])}
+        rows.append({**row, "ratio": rounded(row["longer"]["us"] / row["default"]["us"])})
+    if not rows:
+        raise MeasuringError(f"{raw}: no search ended")
+    return {"budget": {"device_key": sweep["device_key"], "driver": sweep["environment"].get("driver", ""),
+                       "date": sweep["create_time"][:10], "searches": rows}}
+
+
 def problems(figures: dict) -> list:
     found = [f"lacks '{name}'" for name in REQUIRED if not figures.get(name) and figures.get(name) != 0]
     found += [f"'{row['op']}' has fewer than three candidates within 3 % of the best"
@@ -184,6 +206,13 @@ def table(figures: dict, name: str) -> str:
     def lines(head, rows):
         return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head),
                           *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
+    if name == "budget":
+        found = figures["budget"]
+        text = lines(["operator", "candidates", "wall", "best", "longer: candidates", "wall", "best", "longer by default"],
+                     [[f"`{r['op']}`", *(cell for part in (r["default"], r["longer"])
+                                         for cell in (part["candidates"], f"{part['wall_s']} s", f"{part['us']} µs")),
+                       f"{r['ratio']:.3f}"] for r in found["searches"]])
+        return f"{text}\n\n{found['device_key']}, driver {found['driver']}, {found['date']}."
     note = f"{figures['device_key']}, driver {figures['driver']}, NVRTC {figures['nvrtc']}, {figures['date']}."
     if name == "agreement":
         text = lines(["operator", "sweeps", "distinct winners", "candidates", "within 3 %", "pairs ≤ 1 %", "worst pair"],
@@ -223,6 +252,7 @@ def main(arguments) -> int:
     root = pathlib.Path(__file__).resolve().parent.parent
     parser.add_argument("--file", type=pathlib.Path, default=root / "docs" / "evidence" / "measuring.json")
     parser.add_argument("--mutants", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--longer", type=pathlib.Path, metavar="RAW")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--table", nargs="+", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--check-tables", nargs="+", type=pathlib.Path, metavar="FILE")
@@ -231,13 +261,14 @@ def main(arguments) -> int:
         if options.raw:
             kept = read(options.file) if options.file.exists() else {}
             figures = compute(options.raw)
-            figures = {**figures, **{k: v for k, v in kept.items() if k in ("mutants", "false_alarms")}}
+            figures = {**figures, **{k: v for k, v in kept.items() if k in KEPT}}
             options.file.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
             print(f"{options.file}: {figures['agreement_share']:.1%} of pairs agree; "
                   f"{figures['intervals']['within_target']} of {figures['intervals']['served']} intervals meet the target")
             return 0
-        if options.mutants:
-            figures = {**read(options.file), **mutant_totals(options.mutants)}
+        if options.mutants or options.longer:
+            added = mutant_totals(options.mutants) if options.mutants else budget(options.longer)
+            figures = {**read(options.file), **added}
             options.file.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
             return 0
         if not options.file.exists() and not options.table:

@@ -117,6 +117,29 @@ class MeasuringTest(unittest.TestCase):
         page.write_text("<!-- measuring:agreement -->\nno end\n", encoding="utf-8")
         self.assertEqual(self.run_tool("--table", page)[0], 1)
 
+    def test_longer_searches(self):
+        folder = self.raw / "searches" / "softmax"
+        folder.mkdir(parents=True)
+        for name, end, finished in (("default", 8, 64), ("longer", 50, 640)):
+            self.put(folder / f"{name}.json", {
+                "create_time": "2026-11-29T10:00:00Z", "end_time": f"2026-11-29T10:00:{end:02d}Z", "device_key": "fake/test",
+                "environment": {"driver": "580.1"}, "progress": {"finished": finished}})
+        self.put(folder / "race.json", {"trial": [trial(128, 100), trial(256, 99)]})
+        self.put(folder / "meta.json", {"op": "softmax", "default": "softmax:block=128", "longer": "softmax:block=256"})
+        self.figures()
+        self.assertEqual(self.run_tool("--longer", self.raw / "searches"), (0, ""))
+        self.assertEqual(self.figures()["budget"]["searches"], [
+            {"op": "softmax", "default": {"wall_s": 8, "candidates": 64, "us": 100},
+             "longer": {"wall_s": 50, "candidates": 640, "us": 99}, "ratio": 0.99}])
+        page = self.raw / "page.md"
+        page.write_text("<!-- measuring:budget -->\nold\n<!-- /measuring -->\n", encoding="utf-8")
+        self.assertEqual(self.run_tool("--table", page)[0], 0)
+        self.assertIn("| `softmax` | 64 | 8.0 s | 100.0 µs | 640 | 50.0 s | 99.0 µs | 0.990 |", page.read_text(encoding="utf-8"))
+        # A winner that the race left out, and a folder without searches.
+        self.put(folder / "race.json", {"trial": [trial(128, 100)]})
+        self.assertIn("no time of softmax:block=256", self.run_tool("--longer", self.raw / "searches")[1])
+        self.assertIn("no search ended", self.run_tool("--longer", self.raw / "softmax")[1])
+
     def test_too_few_candidates_near_the_best_are_found(self):
         for file in self.raw.glob("softmax/run*/trials.json"):
             self.put(file, {"trial": [trial(128, 100), trial(256, 120)]})
