@@ -7,7 +7,7 @@
   performance.py --check-tables FILE…  fail if a table is not what the rows give
 
 A table stands between `<!-- performance:NAME -->` and `<!-- /performance -->`; NAME is memory_bound_summary,
-memory_bound, rearranging, gemm_summary, gemm_bf16, gemm_fp8 or moe. Of an operator that was measured several times on
+memory_bound, rearranging, gemm_summary, gemm_bf16, gemm_fp8, moe_summary or moe. Of an operator that was measured several times on
 one device, the newest row counts. Ratios are a peer's time divided by ours of the same race: above 1, ours is faster.
 """
 
@@ -174,6 +174,11 @@ def gemm_summary(rows: list) -> str:
     return "\n".join(lines)
 
 
+def moe_summary(rows: list) -> str:
+    lines = [geomean_line(f"against {name}", rows, lambda r, n=names: against(r, n)) for name, names in COLUMNS["moe"].items()]
+    return "\n".join([*lines, geomean_line("against the fastest peer of each layer", rows, against_best)])
+
+
 def table_of(head: list, rows: list) -> str:
     """The first column stands left, the others right."""
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, ["---"] + ["---:"] * (len(head) - 1), *rows))
@@ -300,7 +305,7 @@ def notes(rows: list, root: pathlib.Path) -> str:
 
 def table(rows: list, name: str, root: pathlib.Path) -> str:
     """Text of one marker."""
-    suite = "gemm" if name.startswith("gemm") else "moe" if name == "moe" else "memory_bound"
+    suite = next((s for s in ("gemm", "moe") if name.startswith(s)), "memory_bound")
     mine = [row for row in rows if row["run"]["suite"] == suite]
     makers = {
         "memory_bound_summary": memory_bound_summary,
@@ -309,6 +314,7 @@ def table(rows: list, name: str, root: pathlib.Path) -> str:
         "gemm_summary": gemm_summary,
         "gemm_bf16": lambda r: gemm_table(r, COLUMNS["gemm"]),
         "gemm_fp8": lambda r: gemm_table(r, COLUMNS["fp8"]),
+        "moe_summary": moe_summary,
         "moe": lambda r: gemm_table(r, COLUMNS["moe"]),
     }
     if name not in makers:
@@ -369,7 +375,7 @@ def main(arguments) -> int:
             elif text != wanted:
                 raise RowError(f"{file}: a table is out of date: run tools/performance.py --table {file}")
         if not (options.table or options.check_tables or options.check):
-            for name in ("memory_bound_summary", "gemm_summary"):
+            for name in ("memory_bound_summary", "gemm_summary", "moe_summary"):
                 print(f"{name}\n{table(rows, name, root)}\n")
     except RowError as error:
         print(error, file=sys.stderr)

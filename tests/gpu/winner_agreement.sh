@@ -47,7 +47,7 @@ for i in "${!names[@]}"; do
     [ "$SECONDS" -lt $((budget * (i + 1) / ${#names[@]})) ] || break
     mkdir -p "$folder/run$run"
     start
-    # shellcheck disable=SC2086 -- an operator is several words
+    # shellcheck disable=SC2086
     sweep=$(rooftune tune ${ops[$i]} --strategy random --seed "1$run" --top-predicted "$candidates" \
             --max-trials "$candidates" --no-baselines --no-vendor --detach) || { rm -r "$folder/run$run"; continue; }
     rooftune sweep watch "$sweep" >/dev/null 2>&1 || true
