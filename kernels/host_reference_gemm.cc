@@ -61,7 +61,14 @@ class Gemm : public HostReference {
         scale_b_(p_.Find("scale_b")),
         scale_rows_(p_.Name("scale") == p_.Name("SCALE_ROW")),
         blocks_k_(p_.Name("scale") == p_.Name("SCALE_BLOCK128") ? (k_ + 127) / 128 : 0),
-        bias_(p_.Find("bias")) {}
+        scale_d_(p_.Find("scale_d")),
+        bias_(p_.Find("bias")) {
+    // As gemm.op.txtpb has it: 8-bit results are clamped to the range of their type.
+    if (scale_d_ < 0) return;
+    const int64_t out = p_.Name("out");
+    limit_ = out == p_.Name("OUT_FP8_E4M3") ? 448 : out == p_.Name("OUT_FP8_E5M2") ? 57344 : 127;
+    lowest_ = out == p_.Name("OUT_INT8") ? -128 : -limit_;
+  }
 
   absl::StatusOr<std::vector<ReferenceValue>> Evaluate(const std::string& tensor,
                                                        const std::vector<int64_t>& indices) const override {
@@ -105,7 +112,9 @@ class Gemm : public HostReference {
     if (c_ >= 0) add(p_.scalars.at("beta_value") * p_.Input(c_, index));
     if (bias_ >= 0) add(p_.Input(bias_, index % n_));
     r.value = Activated(p_, r);
-    return r;
+    if (scale_d_ < 0) return r;
+    const double scale = p_.Input(scale_d_, 0);
+    return {std::clamp(r.value * scale, lowest_, limit_), r.magnitude * std::fabs(scale)};
   }
 
   const Problem p_;
@@ -115,7 +124,8 @@ class Gemm : public HostReference {
   const int a_, b_, c_, scale_a_, scale_b_;
   const bool scale_rows_;
   const int64_t blocks_k_;  // 0 unless scales are of blocks
-  const int bias_;
+  const int scale_d_, bias_;
+  double limit_ = 0, lowest_ = 0;
 };
 
 // Weights of 4 or 8 bits; the layout is in costmodel/ops/gemm_wq.op.txtpb.

@@ -149,6 +149,7 @@ gemm m=2048 n=4096 k=4096 dtype=bf16 out=fp32
 gemm m=2048 n=4096 k=4096 dtype=bf16 bias=1 act=gelu
 gemm m=2048 n=4096 k=4096 dtype=bf16 bias=1 act=silu beta=1
 gemm m=64 n=4096 k=14336 dtype=bf16 bias=1 act=relu
+gemm m=2048 n=4096 k=4096 dtype=bf16 out=fp8_e4m3 bias=1 act=gelu
 END
 suite gemm_fp16 variants <<'END'
 gemm m=2048 n=4096 k=4096 dtype=fp16
@@ -157,8 +158,13 @@ END
 suite gemm_fp8 variants <<'END'
 gemm m=2048 n=4096 k=4096 dtype=fp8_e5m2 out=bf16
 gemm m=2048 n=4096 k=4096 dtype=fp8_e4m3 out=bf16 scale=tensor bias=1 act=gelu
+gemm m=2048 n=4096 k=4096 dtype=fp8_e4m3 out=fp8_e4m3 scale=tensor
 gemm m=64 n=7168 k=8192 dtype=fp8_e4m3 out=bf16 scale=block128
 gemm m=64 n=7168 k=8192 dtype=fp8_e4m3 out=bf16 scale=row
+END
+suite gemm_int variants <<'END'
+gemm m=2048 n=4096 k=4096 dtype=int8 out=int8 scale=row bias=1 act=relu
+gemm m=2048 n=4096 k=4096 dtype=int8 out=fp16 scale=tensor
 END
 suite gemm_wq variants <<'END'
 gemm_wq m=1 n=28672 k=4096 dtype=bf16 weight=int8 group=0

@@ -1,11 +1,11 @@
 // What a gemm must give: every element by its definition, in double from the stored inputs.
-// act(alpha·scale_a·scale_b·Σ a·b + beta·c + bias); the magnitude is Σ|terms|, which rounding errors scale with. No
+// act(alpha·scale_a·scale_b·Σ a·b + beta·c + bias), of 8 bits times scale_d and clamped; the magnitude is Σ|terms|, which rounding errors scale with. No
 // activation steepens an error by more than 1.13 (gelu), which the bound's margin covers.
 //
 // Written apart from the templates on purpose: it shares only the storage types with them.
 // Defines: RT_DTYPE RT_OUT RT_LAYOUT (nn 0, nt 1, tn 2, tt 3) RT_BIAS RT_ACT (none 0, relu 1, gelu 2, silu 3) RT_BETA
 // RT_SCALE (none 0, of a whole tensor 1, of each row of a and of b 2, of blocks of 128: see gemm.op.txtpb 3)
-// RT_BIAS_DTYPE.
+// RT_BIAS_DTYPE RT_QUANTIZED (results of 8 bits).
 #include "common/types.cuh"
 
 namespace {
@@ -31,6 +31,9 @@ extern "C" __global__ void __launch_bounds__(256)
 #endif
 #if RT_SCALE
                  const float* scale_a, const float* scale_b,
+#endif
+#if RT_QUANTIZED
+                 const float* scale_d,
 #endif
 #if RT_BIAS
                  const RtType<RT_BIAS_DTYPE>::Store* bias,
@@ -75,6 +78,15 @@ extern "C" __global__ void __launch_bounds__(256)
   sum += shift;
   size += fabs(shift);
 #endif
-  value[id] = activation(sum);
+  sum = activation(sum);
+#if RT_QUANTIZED
+  const double limit = RT_OUT == RT_FP8_E4M3 ? 448.0 : RT_OUT == RT_FP8_E5M2 ? 57344.0 : 127.0;
+  const double lowest = RT_OUT == RT_INT8 ? -128.0 : -limit;
+  sum *= *scale_d;
+  size *= fabs(static_cast<double>(*scale_d));
+  // A NaN stays one.
+  sum = sum > limit ? limit : sum < lowest ? lowest : sum;
+#endif
+  value[id] = sum;
   magnitude[id] = static_cast<float>(size);
 }

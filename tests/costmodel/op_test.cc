@@ -93,6 +93,21 @@ TEST(OpTest, GemmOfEightBits) {
   EXPECT_EQ((*Catalog().Find("gemm")->Tensors(whole))[2].elements, 1);
 }
 
+TEST(OpTest, QuantizedResultsOfAGemmHaveOneScale) {
+  const Op op = MustParse("gemm m=16 n=32 k=64 dtype=fp8_e4m3 out=fp8_e4m3 scale=tensor bias=1 act=relu");
+  const auto tensors = Catalog().Find("gemm")->Tensors(op);
+  ASSERT_TRUE(tensors.ok());
+  ASSERT_EQ(tensors->size(), 7u);
+  EXPECT_EQ((*tensors)[4].spec.name(), "scale_d");
+  EXPECT_EQ((*tensors)[4].elements, 1);
+  const Work work = WorkOf(op.text);
+  EXPECT_EQ(OpsOn(work, "fp32"), 16 * 32 * 3);
+  EXPECT_EQ(work.bytes_read, 16 * 64 + 32 * 64 + 4 * 3 + 2 * 32);
+  EXPECT_EQ(work.bytes_written, 16 * 32);
+  // Without 8-bit operands the bias has their type.
+  EXPECT_EQ(WorkOf("gemm m=16 n=32 k=64 dtype=fp16 out=int8 bias=1").bytes_read, 2 * (16 * 64 + 32 * 64 + 32) + 4);
+}
+
 TEST(OpTest, ChainsMayHoldBlanksWithinParentheses) {
   const Op op = MustParse("elementwise chain=gelu(mul(a, b)) n=10 dtype=fp32");
   EXPECT_EQ(op.text, "elementwise n=10 dtype=fp32 chain=gelu(mul(a,b))");
@@ -115,8 +130,9 @@ TEST(OpTest, RefusesWithReasonAndAdvice) {
       {"gemm m=1 n=1 k=1", "MISSING_ATTRIBUTE", "needs dtype="},
       {"gemm m=1 n=1 k=1 dtype=bf17", "BAD_VALUE", "did you mean bf16?"},
       {"gemm m=1 n=1 k=1 dtype=int32", "BAD_VALUE", "fp32, fp16, bf16"},
-      {"gemm m=1 n=1 k=1 dtype=int8", "CONSTRAINT", "8-bit operands need out=bf16, fp16 or fp32"},
+      {"gemm m=1 n=1 k=1 dtype=int8", "CONSTRAINT", "8-bit operands need an out"},
       {"gemm m=1 n=1 k=1 dtype=int8 out=fp32 layout=nn", "CONSTRAINT", "8-bit operands need layout=nt"},
+      {"gemm m=1 n=1 k=1 dtype=bf16 out=int8 beta=1", "CONSTRAINT", "beta is not for results of 8 bits"},
       {"gemm m=1 n=1 k=1 dtype=bf16 scale=row", "CONSTRAINT", "scale is for 8-bit operands"},
       {"gemm m=1 n=1 k=1 dtype=bf16 laoyut=nt", "UNKNOWN_ATTRIBUTE", "did you mean layout?"},
       {"gemm m=1 n=1 k=1 dtype=bf16 m=1", "DUPLICATE", "m is given twice"},

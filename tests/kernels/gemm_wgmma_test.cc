@@ -42,7 +42,8 @@ TEST(GemmWgmmaTest, TakesWhatTmaCanCarry) {
   for (const char* good : {"m=1 n=8 k=8 dtype=fp16", "m=7 n=8 k=16 dtype=bf16 bias=1 act=gelu out=fp16",
                            "m=7 n=24 k=8 dtype=bf16 layout=nn", "m=8 n=8 k=3 dtype=bf16 layout=tn",
                            "m=8 n=16 k=8 batch=5 dtype=bf16 layout=tt", "m=8 n=8 k=8 dtype=bf16 out=fp32",
-                           "m=8 n=8 k=8 dtype=bf16 beta=1"}) {
+                           "m=8 n=8 k=8 dtype=bf16 beta=1", "m=8 n=8 k=8 dtype=bf16 out=int8",
+                           "m=8 n=8 k=16 dtype=fp8_e4m3 out=fp8_e4m3 scale=tensor"}) {
     EXPECT_TRUE(Wgmma().Supports(Gemm(good), h200)) << good;
     EXPECT_TRUE(Wgmma().DefaultConfig(Gemm(good), h200).ok())
         << good << Wgmma().DefaultConfig(Gemm(good), h200).status();

@@ -93,6 +93,39 @@ TEST(HostReferenceTest, GemmByItsDefinitionInEveryLayout) {
   }
 }
 
+TEST(HostReferenceTest, GemmWithResultsOfEightBits) {
+  const struct {
+    const char* out;
+    double lowest, highest;
+  } types[] = {{"fp8_e4m3", -448, 448}, {"fp8_e5m2", -57344, 57344}, {"int8", -128, 127}};
+  for (const auto& type : types) {
+    // A small and a large alpha: nothing is clamped, and nearly everything.
+    for (const double alpha : {0x1p-7, 0x1p24}) {
+      const std::string text = absl::StrCat("gemm m=3 n=8 k=16 dtype=bf16 bias=1 act=silu out=", type.out);
+      const Instance in = Make(text, {{"alpha", alpha}});
+      const auto values = in.All("d");
+      const double scale = in.data.at("scale_d")[0];
+      int clamped = 0;
+      for (int i = 0; i < 3; ++i) {
+        for (int j = 0; j < 8; ++j) {
+          double sum = 0, magnitude = 0;
+          for (int l = 0; l < 16; ++l) {
+            sum += in.data.at("a")[i * 16 + l] * in.data.at("b")[j * 16 + l];
+            magnitude += std::fabs(in.data.at("a")[i * 16 + l] * in.data.at("b")[j * 16 + l]);
+          }
+          const double bias = in.data.at("bias")[j], x = alpha * sum + bias;
+          const double exact = scale * x / (1 + std::exp(-x)), size = scale * (alpha * magnitude + std::fabs(bias));
+          const ReferenceValue& got = values[i * 8 + j];
+          EXPECT_NEAR(got.value, std::min(std::max(exact, type.lowest), type.highest), 1e-12) << text;
+          EXPECT_NEAR(got.magnitude, size, 1e-12 * size) << text;
+          clamped += got.value != exact && (got.value == type.lowest || got.value == type.highest);
+        }
+      }
+      EXPECT_EQ(clamped > 0, alpha > 1) << text;
+    }
+  }
+}
+
 TEST(HostReferenceTest, GemmOfEightBitsWithScales) {
   const int m = 3, n = 8, k = 16;
   for (const std::string dtype : {"fp8_e4m3", "fp8_e5m2", "int8"}) {

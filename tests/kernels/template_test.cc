@@ -151,7 +151,7 @@ TEST(ManifestTest, ErrorsSayLineAndColumn) {
       {"symbol: \"rt_main\"", "symbol: \"rt main\"", "20:3: 'rt main' is not the name of a kernel"},
       {"grid_z: \"split\"", "grid_z: \"spit\"", "22:3: grid_z: unknown name 'spit'; did you mean split?"},
       {"arg { tensor: \"bias\" }", "arg { tensor: \"bais\" }",
-       "28:9: operator gemm has no tensor 'bais'; there are a, b, c, scale_a, scale_b, bias, d"},
+       "28:9: operator gemm has no tensor 'bais'; there are a, b, c, scale_a, scale_b, scale_d, bias, d"},
       {"arg { scalar: \"alpha\" }", "arg { scalar: \"eps\" }",
        "31:9: operator gemm has no scalar 'eps'; there are alpha, beta_value"},
       {"arg { int32: \"m\" }", "arg { }", "33:3: an arg needs one of"},

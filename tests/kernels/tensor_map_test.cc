@@ -72,7 +72,7 @@ TEST(TensorMapTest, ErrorsSayLineAndColumn) {
     const char* to;
     const char* error;
   } cases[] = {
-      {"tensor: \"a\"", "tensor: \"x\"", "10:7: operator gemm has no tensor 'x'; there are a, b, c, scale_a, scale_b, bias, d"},
+      {"tensor: \"a\"", "tensor: \"x\"", "10:7: operator gemm has no tensor 'x'; there are a, b, c, scale_a, scale_b, scale_d, bias, d"},
       {"\"m\", \"batch\"]", "\"mm\", \"batch\"]", "11:7: dim: unknown name 'mm'"},
       {"\"m\", \"batch\"]", "\"\", \"batch\"]", "11:7: dim is empty"},
       {"\"k * m * 2\"]", "\"k * m *\"]", "12:7: stride_bytes: column 8: "},

@@ -97,6 +97,7 @@ absl::StatusOr<GemmProblem> GemmProblemOf(const Op& op, const TensorTypes& types
   for (const char* name : {"a", "b", "d"}) {
     if (types.count(name) == 0) return Refuse(absl::StrCat("'", op.text, "' has no tensor ", name));
   }
+  if (types.count("scale_d") > 0) return Refuse("the vendor provider makes no results of 8 bits");
   GemmProblem problem;
   problem.m = NameOr(op, "m", 0);
   problem.n = NameOr(op, "n", 0);

@@ -1,10 +1,12 @@
 // What happens to a product before it is stored, the same for every GEMM template:
-// d = act(alpha·scale·ab + beta·c + bias), computed in fp32, rounded once.
+// d = act(alpha·scale·ab + beta·c + bias), computed in fp32, rounded once; d of 8 bits is that times the one number
+// scale_d, clamped to the range of its type (FP8 needs sm_89).
 //
 // Reads RT_DTYPE, RT_OUT, RT_BIAS, RT_ACT, RT_BETA, RT_VEC_D (elements a store: it divides n). Optional: RT_SCALE (none
 // 0, one number each for a and b 1, one a row of a and one a column of d 2, blocks of 128, which are in the products 3)
 // and RT_BIAS_DTYPE (RT_DTYPE by default).
 #pragma once
+#include "common/quantized.cuh"
 #include "common/types.cuh"
 
 #ifndef RT_SCALE
@@ -16,6 +18,8 @@
 #ifndef RT_BIAS_DTYPE
 #define RT_BIAS_DTYPE RT_DTYPE
 #endif
+
+#define RT_QUANTIZED (RT_OUT == RT_FP8_E4M3 || RT_OUT == RT_FP8_E5M2 || RT_OUT == RT_INT8)
 
 #define RT_ACT_NONE 0
 #define RT_ACT_RELU 1
@@ -34,6 +38,9 @@ struct RtEpilogueArgs {
 #if RT_SCALE == RT_SCALE_ROW
   const float* scale_a;
   const float* scale_b;
+#endif
+#if RT_QUANTIZED
+  const float* scale_d;
 #endif
 #if RT_BIAS
   const RtBias* bias;
@@ -137,7 +144,7 @@ __device__ __forceinline__ void rt_finish(const float* product, const RtEpilogue
   RtPack<RtBias, V> bias;
   bias.load(args.bias + column);
 #endif
-  RtPack<RtOut, V> out;
+  float result[V];
 #pragma unroll
   for (int i = 0; i < V; ++i) {
     float v = args.alpha * product[i];
@@ -150,7 +157,18 @@ __device__ __forceinline__ void rt_finish(const float* product, const RtEpilogue
 #if RT_BIAS
     v += RtType<RT_BIAS_DTYPE>::load(bias.value[i]);
 #endif
-    out.value[i] = RtType<RT_OUT>::store(rt_activate(v));
+    result[i] = rt_activate(v);
+#if RT_QUANTIZED
+    result[i] *= __ldg(args.scale_d);
+#endif
   }
+#if RT_QUANTIZED
+  RtQuantized<RT_OUT, V> out;
+  out.set(result);
+#else
+  RtPack<RtOut, V> out;
+#pragma unroll
+  for (int i = 0; i < V; ++i) out.value[i] = RtType<RT_OUT>::store(result[i]);
+#endif
   out.store(args.d + index);
 }

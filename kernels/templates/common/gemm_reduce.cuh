@@ -12,6 +12,9 @@ extern "C" __global__ void __launch_bounds__(128)
 #if RT_SCALE
                    const float* __restrict__ scale_a, const float* __restrict__ scale_b,
 #endif
+#if RT_QUANTIZED
+                   const float* __restrict__ scale_d,
+#endif
 #if RT_BIAS
                    const RtBias* __restrict__ bias,
 #endif
@@ -45,6 +48,9 @@ extern "C" __global__ void __launch_bounds__(128)
   args.alpha = alpha;
 #if RT_SCALE
   rt_take_scales(args, scale_a, scale_b);
+#endif
+#if RT_QUANTIZED
+  args.scale_d = scale_d;
 #endif
   rt_finish<kVec>(v, args, index, static_cast<int>(index % n), static_cast<int>(index / n));
 }

@@ -57,6 +57,9 @@ struct Addends {
   float scale_m[2], scale_n[2];
   __device__ __forceinline__ float scale_of(int i) const { return scale_m[i % 2] * scale_n[i / 2]; }
 #endif
+#if RT_QUANTIZED
+  float scale_d;
+#endif
 #if RT_BIAS
   RtBias bias[2];
   __device__ __forceinline__ float bias_of(int i) const { return RtType<RT_BIAS_DTYPE>::load(bias[i / 2]); }
@@ -76,6 +79,9 @@ struct Addends {
 #pragma unroll
     for (int i = 0; i < 2; ++i) load_one(scale_n[i], args.scale_b + x + i * 8, x + i * 8 < e.n);
 #endif
+#if RT_QUANTIZED
+    load_one(scale_d, args.scale_d, true);
+#endif
 #if RT_BIAS
 #pragma unroll
     for (int i = 0; i < 2; ++i) load_one(bias[i], args.bias + x + i * 8, x + i * 8 < e.n);
@@ -92,6 +98,9 @@ struct Addends {
   float scale_m[2];
   Two<RT_FP32> scale_n;
   __device__ __forceinline__ float scale_of(int i) const { return scale_m[i / 2] * scale_n.at(i % 2); }
+#endif
+#if RT_QUANTIZED
+  float scale_d;
 #endif
 #if RT_BIAS
   Two<RT_BIAS_DTYPE> bias;
@@ -111,6 +120,9 @@ struct Addends {
 #pragma unroll
     for (int i = 0; i < 2; ++i) load_one(scale_m[i], args.scale_a + x + i * 8, x + i * 8 < e.m);
     load_two(scale_n, args.scale_b + y, y < e.n);
+#endif
+#if RT_QUANTIZED
+    load_one(scale_d, args.scale_d, true);
 #endif
 #if RT_BIAS
     load_two(bias, args.bias + y, y < e.n);
@@ -133,23 +145,37 @@ __device__ __forceinline__ void finish_block(float* v, const RtEpilogueArgs& arg
     v[i] += addends.bias_of(i);
 #endif
     v[i] = rt_activate(v[i]);
+#if RT_QUANTIZED
+    v[i] *= addends.scale_d;
+#endif
   }
 }
 #endif
 
 #if !RT_STORE_TMA && !RT_STORE_ROWS && !RT_CLUSTER
-// Straight from registers: a warp writes whole sectors of fp32, 8 rows × 8 columns an instruction or two.
-__device__ __forceinline__ void store_block(const float* v, float* d, const Extents& e, int x, int y) {
+// Straight from registers: a warp writes whole sectors of fp32, 8 rows × 8 columns an instruction or two. Of 8 bits it
+// writes quarters of sectors.
+template <typename T>
+__device__ __forceinline__ void store_block(const float* v, T* d, const Extents& e, int x, int y) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int xi = x + i / 2 * 8, yi = y + i % 2;
     const int row = kSwap ? yi : xi, column = kSwap ? xi : yi;
-    float* const p = d + static_cast<size_t>(row) * e.n + column;
+    T* const p = d + static_cast<size_t>(row) * e.n + column;
+    constexpr int kTogether = kSwap ? 1 : 2;  // n is even
     if (row >= e.m || column >= e.n) continue;
-    if constexpr (kSwap) {
+    if (i % kTogether != 0) continue;
+    if constexpr (sizeof(T) == 1) {
+      const rt_u32 pair = rt_quantize2<RT_OUT>(v[i], v[i + kTogether - 1]);
+      if constexpr (kSwap) {
+        *reinterpret_cast<rt_u8*>(p) = static_cast<rt_u8>(pair);
+      } else {
+        *reinterpret_cast<rt_u16*>(p) = static_cast<rt_u16>(pair);
+      }
+    } else if constexpr (kSwap) {
       *p = v[i];
-    } else if (i % 2 == 0) {
-      *reinterpret_cast<float2*>(p) = make_float2(v[i], v[i + 1]);  // n is even
+    } else {
+      *reinterpret_cast<float2*>(p) = make_float2(v[i], v[i + 1]);
     }
   }
 }

@@ -16,8 +16,9 @@
 #ifndef RT_GATHER
 #define RT_GATHER 0
 #endif
-// 16-bit results leave through shared memory and TMA; fp32 ones straight from registers, whose layout fills sectors.
-#define RT_STORE_TMA (!RT_PARTIAL && !RT_CLUSTER && !RT_STORE_ROWS && RT_OUT != RT_FP32)
+// 16-bit results leave through shared memory and TMA; fp32 ones straight from registers, whose layout fills sectors, and
+// so do those of 8 bits, of which there are few bytes.
+#define RT_STORE_TMA (!RT_PARTIAL && !RT_CLUSTER && !RT_STORE_ROWS && (RT_OUT == RT_FP16 || RT_OUT == RT_BF16))
 
 constexpr bool kSwap = RT_SWAP;
 constexpr int kBlockX = kSwap ? RT_BN : RT_BM, kBlockY = kSwap ? RT_BM : RT_BN;

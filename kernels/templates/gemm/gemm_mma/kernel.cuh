@@ -57,6 +57,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 #if RT_BETA
                 const RtOut* __restrict__ c,
 #endif
+#if RT_QUANTIZED
+                const float* __restrict__ scale_d,
+#endif
 #if RT_BIAS
                 const RtIn* __restrict__ bias,
 #endif
@@ -108,6 +111,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 #if RT_BETA
   args.c = c;
   args.beta = beta;
+#endif
+#if RT_QUANTIZED
+  args.scale_d = scale_d;
 #endif
 #if RT_BIAS
   args.bias = bias;

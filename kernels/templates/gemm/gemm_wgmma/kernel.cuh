@@ -75,6 +75,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
                   const float* __restrict__ scale_a, const float* __restrict__ scale_b,
 #endif
 #if !RT_PARTIAL
+#if RT_QUANTIZED
+                  const float* __restrict__ scale_d,
+#endif
 #if RT_BIAS
                   const RtBias* __restrict__ bias,
 #endif
@@ -130,6 +133,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #if RT_SCALE
     rt_take_scales(args, scale_a, scale_b);
 #endif
+#if RT_QUANTIZED
+    args.scale_d = scale_d;
+#endif
 #if RT_BETA
     args.c = c;
     args.beta = beta;
@@ -180,15 +186,17 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #if RT_PARTIAL
       float* const matrix = partial + (static_cast<size_t>(work.share) * batch + work.batch) * m * n;
 #else
-      float* const matrix = d + static_cast<size_t>(work.batch) * m * n;
+      RtOut* const matrix = d + static_cast<size_t>(work.batch) * m * n;
 #endif
 #pragma unroll
       for (int i = 0; i < kBlocksX; ++i)
 #pragma unroll
         for (int j = 0; j < kSums; j += 4) {
-          const int x = work.x + group_x + i * 64 + (warp & 3) * 16 + (lane >> 2);
+          int x = work.x + group_x + i * 64 + (warp & 3) * 16 + (lane >> 2);
           int y = work.y + group_y + j * 2 + (lane & 3) * 2;
-          // Addresses of all blocks at once would not fit the registers.
+          // Addresses of all blocks at once would not fit the registers, and with the scale of 8-bit results not even
+          // those of all rows.
+          if constexpr (RT_QUANTIZED) asm volatile("" : "+r"(x));
           asm volatile("" : "+r"(y));
           float v[4];
 #pragma unroll
