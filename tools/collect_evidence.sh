@@ -165,6 +165,7 @@ END
 suite gemm_int variants <<'END'
 gemm m=2048 n=4096 k=4096 dtype=int8 out=int8 scale=row bias=1 act=relu
 gemm m=2048 n=4096 k=4096 dtype=int8 out=fp16 scale=tensor
+gemm m=2048 n=4100 k=4096 dtype=int8 out=fp16 scale=row
 END
 suite gemm_wq variants <<'END'
 gemm_wq m=1 n=28672 k=4096 dtype=bf16 weight=int8 group=0

@@ -98,6 +98,8 @@ TEST(BuiltinTemplatesTest, ExamplesCanBePlannedCompiledAndPredicted) {
         "gemm m=128 n=8192 k=8192 dtype=bf16 layout=nn out=fp32",
         "gemm m=130 n=101 k=75 dtype=bf16 out=int8 bias=1",
         "gemm m=4096 n=4096 k=4096 dtype=fp8_e4m3 out=fp8_e4m3 scale=row act=silu",
+        "gemm m=130 n=101 k=74 dtype=int8 out=fp16 scale=row",
+        "gemm m=4096 n=4100 k=4096 dtype=fp8_e4m3 out=bf16 scale=tensor bias=1",
         "softmax rows=4096 cols=32000 dtype=fp32",
         "rmsnorm rows=7 cols=8192 dtype=bf16 residual=1",
         "softmax rows=4096 cols=32000 dtype=fp32 mask=1 scaled=1",

@@ -1,6 +1,7 @@
-// Tile of a GEMM by mma.sync.m16n8k16: operands' tiles in shared memory, copied by cp.async through RT_STAGES buffers,
-// their products in registers, and the way of the sums to rows. Reads RT_DTYPE RT_LAYOUT RT_BM RT_BN RT_BK RT_WARPS_M
-// RT_WARPS_N RT_STAGES RT_VEC_A RT_VEC_B RT_VEC_D.
+// Tile of a GEMM by mma.sync: operands' tiles in shared memory, copied by cp.async through RT_STAGES buffers, their
+// products in registers, and the way of the sums to rows. Elements of the operands, RT_BK, RT_VEC_A, RT_VEC_B and k
+// count units of two bytes (common/mma.cuh). Reads RT_DTYPE RT_LAYOUT RT_BM RT_BN RT_BK RT_WARPS_M RT_WARPS_N RT_STAGES
+// RT_VEC_A RT_VEC_B RT_VEC_D.
 #pragma once
 #include "common/async_copy.cuh"
 #include "common/gemm_epilogue.cuh"
@@ -54,7 +55,7 @@ struct Operand {
   int k_left;          // of k from the tile's corner
 
   // `corner` is the first element of the tile in m or n, `extent` that dimension; k goes from k_begin to k.
-  __device__ __forceinline__ void init(const RtIn* base, int corner, int extent, int k_begin, int k) {
+  __device__ __forceinline__ void init(const rt_u16* base, int corner, int extent, int k_begin, int k) {
     const int unit = threadIdx.x;
     row = unit / kUnits;
     column = (unit % kUnits) * VEC;
@@ -145,12 +146,15 @@ struct Fragments {
 // Sums go through shared memory: the mma layout gives a thread two neighbouring columns, so direct stores would
 // touch half a 32-byte sector a thread group; from shared memory a warp writes (and reads c) whole rows in
 // 16-byte words.
-__device__ __forceinline__ void put_block(const float (&sum)[kMmaN][4], float* corner, int pitch, int lane) {
+__device__ __forceinline__ void put_block(const RtSum (&sum)[kMmaN][4], float* corner, int pitch, int lane) {
 #pragma unroll
   for (int ni = 0; ni < kMmaN; ++ni) {
     float* p = corner + (lane >> 2) * pitch + ni * 8 + (lane & 3) * 2;
-    *reinterpret_cast<float2*>(p) = make_float2(sum[ni][0], sum[ni][1]);
-    *reinterpret_cast<float2*>(p + 8 * pitch) = make_float2(sum[ni][2], sum[ni][3]);
+    float v[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) v[i] = static_cast<float>(sum[ni][i]);
+    *reinterpret_cast<float2*>(p) = make_float2(v[0], v[1]);
+    *reinterpret_cast<float2*>(p + 8 * pitch) = make_float2(v[2], v[3]);
   }
 }
 
@@ -158,7 +162,7 @@ __device__ __forceinline__ void put_block(const float (&sum)[kMmaN][4], float* c
 constexpr int kSlabPitch = kWarpN + 8;  // floats; 8 spreads the rows over the banks
 
 template <typename STORE>
-__device__ __forceinline__ void for_each_output(const float (&sum)[kMmaM][kMmaN][4], float* slab, int lane,
+__device__ __forceinline__ void for_each_output(const RtSum (&sum)[kMmaM][kMmaN][4], float* slab, int lane,
                                                 STORE store) {
 #pragma unroll
   for (int mi = 0; mi < kMmaM; ++mi) {
@@ -180,7 +184,7 @@ __device__ __forceinline__ void for_each_output(const float (&sum)[kMmaM][kMmaN]
 // The products of `tiles` k-tiles, which the operands bring one after the other. `stages` is the shared memory of
 // RT_STAGES times kStageBytes, (warp_m, warp_n) this warp's corner; nobody uses it any more when this returns.
 template <typename A, typename B>
-__device__ __forceinline__ void multiply_tiles(float (&sum)[kMmaM][kMmaN][4], A& copy_a, B& copy_b, int tiles,
+__device__ __forceinline__ void multiply_tiles(RtSum (&sum)[kMmaM][kMmaN][4], A& copy_a, B& copy_b, int tiles,
                                                rt_u32 stages, int warp_m, int warp_n, int lane) {
 #pragma unroll
   for (int s = 0; s < RT_STAGES - 1; ++s) {
@@ -206,7 +210,7 @@ __device__ __forceinline__ void multiply_tiles(float (&sum)[kMmaM][kMmaN][4], A&
 #pragma unroll
     for (int ni = 0; ni < kMmaN; ++ni)
 #pragma unroll
-      for (int j = 0; j < 4; ++j) sum[mi][ni][j] = 0.0f;
+      for (int j = 0; j < 4; ++j) sum[mi][ni][j] = 0;
 
   Fragments fragments[2];
   auto load_fragments = [&](Fragments& f, rt_u32 stage, int step) {

@@ -1,14 +1,32 @@
-// Products of a warp on tensor cores (sm_80 and later), fp16 or bf16 (RT_DTYPE) with fp32 sums.
+// Products of a warp on tensor cores (sm_80 and later): fp16 or bf16 (RT_DTYPE) with fp32 sums, int8 with int32 ones,
+// 8-bit floats with fp32 ones (sm_89).
+//
+// Operands are counted in units of two bytes, along k: an element of 16 bits, or two neighbours of 8. Fragments of
+// m16n8k32 with 8-bit elements are those of m16n8k16 with such units.
 #pragma once
 #include "common/types.cuh"
 
-// c[16 × 8] += a[16 × 16] · b[8 × 16]ᵀ, each lane with its fragments.
-__device__ __forceinline__ void multiply(float* c, const rt_u32* a, const rt_u32* b) {
-#if RT_DTYPE == RT_BF16
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+#if RT_DTYPE == RT_INT8
+typedef int RtSum;
+#define RT_MMA_SUM(c) "+r"(c)
+#define RT_MMA_TYPES "m16n8k32.row.col.s32.s8.s8.s32"
 #else
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+typedef float RtSum;
+#define RT_MMA_SUM(c) "+f"(c)
+#if RT_DTYPE == RT_BF16
+#define RT_MMA_TYPES "m16n8k16.row.col.f32.bf16.bf16.f32"
+#elif RT_DTYPE == RT_FP16
+#define RT_MMA_TYPES "m16n8k16.row.col.f32.f16.f16.f32"
+#elif RT_DTYPE == RT_FP8_E4M3
+#define RT_MMA_TYPES "m16n8k32.row.col.f32.e4m3.e4m3.f32"
+#elif RT_DTYPE == RT_FP8_E5M2
+#define RT_MMA_TYPES "m16n8k32.row.col.f32.e5m2.e5m2.f32"
 #endif
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+#endif
+
+// c[16 × 8] += a[16 × 16 units] · b[8 × 16 units]ᵀ, each lane with its fragments.
+__device__ __forceinline__ void multiply(RtSum* c, const rt_u32* a, const rt_u32* b) {
+  asm("mma.sync.aligned." RT_MMA_TYPES " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : RT_MMA_SUM(c[0]), RT_MMA_SUM(c[1]), RT_MMA_SUM(c[2]), RT_MMA_SUM(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }

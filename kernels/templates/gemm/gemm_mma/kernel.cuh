@@ -1,4 +1,5 @@
-// GEMM on tensor cores with mma.sync.m16n8k16 (fp16 or bf16 operands, fp32 sums): one source for sm_80 and later.
+// GEMM on tensor cores with mma.sync (fp16 or bf16 operands, int8 and, from sm_89 on, 8-bit floats): one source for
+// sm_80 and later.
 //
 // A block computes RT_BM × RT_BN of d over one share of k. Tiles of RT_BK travel by cp.async through RT_STAGES
 // buffers of shared memory; ldmatrix feeds fragments that are double-buffered in registers, and one
@@ -9,7 +10,8 @@
 // each other's shared memory, which saves the workspace traffic and a launch.
 //
 // Defines: RT_DTYPE RT_OUT RT_LAYOUT RT_BIAS RT_ACT RT_BETA, RT_BM RT_BN RT_BK RT_WARPS_M RT_WARPS_N RT_STAGES
-// RT_SPLIT_K RT_CLUSTER RT_RASTER, RT_VEC_A RT_VEC_B RT_VEC_D (elements an access; each divides its contiguous extent).
+// RT_SPLIT_K RT_CLUSTER RT_RASTER, RT_VEC_A RT_VEC_B (units an access) RT_VEC_D (elements); each divides its contiguous
+// extent. RT_BK and units: see common/gemm_mma_tile.cuh; RT_SCALE RT_BIAS_DTYPE: see common/gemm_epilogue.cuh.
 #include "common/gemm_epilogue.cuh"
 #include "common/gemm_grid.cuh"
 #include "common/gemm_mma_tile.cuh"
@@ -50,18 +52,21 @@ __device__ __forceinline__ void add_remote(float* v, rt_u32 local, int rank) {
 // Where RT_PARTIAL holds, the result goes to `partial`, [share][batch][m][n], and the second kernel has the epilogue.
 #define RT_PARTIAL (RT_SPLIT_K > 1 && !RT_CLUSTER)
 extern "C" __global__ void __launch_bounds__(kThreads)
-    rt_gemm_mma(const RtIn* __restrict__ a, const RtIn* __restrict__ b,
+    rt_gemm_mma(const rt_u16* __restrict__ a, const rt_u16* __restrict__ b,
 #if RT_PARTIAL
                 float* __restrict__ partial,
 #else
 #if RT_BETA
                 const RtOut* __restrict__ c,
 #endif
+#if RT_SCALE
+                const float* __restrict__ scale_a, const float* __restrict__ scale_b,
+#endif
 #if RT_QUANTIZED
                 const float* __restrict__ scale_d,
 #endif
 #if RT_BIAS
-                const RtIn* __restrict__ bias,
+                const RtBias* __restrict__ bias,
 #endif
                 RtOut* __restrict__ d, float alpha,
 #if RT_BETA
@@ -83,6 +88,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 #endif
   const int batch = blockIdx.y;
 
+  k /= static_cast<int>(2 / sizeof(RtIn));  // units
   const KRange range = k_range(k, share);
   const int tiles = range.tiles;
   OperandA copy_a;
@@ -90,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   copy_a.init(a + static_cast<size_t>(batch) * m * k, tile.m, m, range.first_tile * RT_BK, k);
   copy_b.init(b + static_cast<size_t>(batch) * n * k, tile.n, n, range.first_tile * RT_BK, k);
 
-  float sum[kMmaM][kMmaN][4];
+  RtSum sum[kMmaM][kMmaN][4];
   multiply_tiles(sum, copy_a, copy_b, tiles, stages, warp_m, warp_n, lane);
 
 #if !RT_CLUSTER
@@ -120,6 +126,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 #endif
   args.d = d;
   args.alpha = alpha;
+#if RT_SCALE
+  rt_take_scales(args, scale_a, scale_b);
+#endif
   const size_t matrix = static_cast<size_t>(batch) * m * n;
 #if RT_CLUSTER
   // Every block lays its sums out; then each finishes its part of the tile, adding the shares in order.
@@ -139,14 +148,16 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     float v[kVec] = {};
 #pragma unroll
     for (int s = 0; s < RT_SPLIT_K; ++s) add_remote<kVec>(v, stages + (row * kPitch + column) * 4, s);
-    rt_finish<kVec>(v, args, matrix + static_cast<size_t>(tile.m + row) * n + tile.n + column, tile.n + column);
+    rt_finish<kVec>(v, args, matrix + static_cast<size_t>(tile.m + row) * n + tile.n + column, tile.n + column,
+                    tile.m + row);
   }
   // Nobody's shared memory goes away while others read it.
   cluster_barrier();
 #else
   for_each_output(sum, slab, lane, [&](const float* v, int row, int column) {
     if (row0 + row >= m || column0 + column >= n) return;
-    rt_finish<RT_VEC_D>(v, args, matrix + static_cast<size_t>(row0 + row) * n + column0 + column, column0 + column);
+    rt_finish<RT_VEC_D>(v, args, matrix + static_cast<size_t>(row0 + row) * n + column0 + column, column0 + column,
+                        row0 + row);
   });
 #endif
 #endif

@@ -22,7 +22,7 @@
 namespace {
 
 constexpr int kSlabBytes = RT_WARPS_M * RT_WARPS_N * 16 * kSlabPitch * 4;
-constexpr int kTableOffset = RT_STAGES * kStageBytes > kSlabBytes ? RT_STAGES * kStageBytes : kSlabBytes;
+constexpr int kTableOffset = RT_STAGES * kStageBytes > kSlabBytes ? RT_STAGES* kStageBytes : kSlabBytes;
 
 // Rows of x of a tile, each wherever it lies; zeroes past the group's end.
 struct GatheredRows : OperandA {
@@ -86,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #endif
     OperandB copy_w;
     copy_w.init(w + static_cast<size_t>(tile.group) * n * k, tile.column, n, 0, k);
-    float sum[kMmaM][kMmaN][4];
+    RtSum sum[kMmaM][kMmaN][4];
     multiply_tiles(sum, copy_x, copy_w, (k + RT_BK - 1) / RT_BK, stages, warp_m, warp_n, lane);
     for_each_output(sum, slab, lane, [&](const float* v, int r, int c) {
       const int row = tile.row + warp_m + r, column = tile.column + warp_n + c;
