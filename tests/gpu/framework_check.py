@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
 """Fetches tuned kernels from the daemon at ROOFTUNE_ADDRESS, launches them by their recipes on PyTorch tensors and
-compares with PyTorch in higher precision. Needs a GPU, torch, grpcio and the package in client/python."""
+compares with PyTorch in higher precision. Where the record is a call of cuBLASLt, that call is made. Needs a GPU, torch,
+grpcio and the package in client/python; `framework_check.py --list` prints the operators to tune before."""
 import sys
 
 import rooftune
 import torch
+
+
+PRODUCTS = ((4096, 4096, 4096), (128, 4096, 4096), (64, 576, 7168), (1, 4096, 4096), (512, 1280, 8192), (1000, 3333, 777))
+ROWS = ("softmax rows=16384 cols=8192 dtype=bf16", "rmsnorm rows=16384 cols=8192 dtype=bf16 residual=1")
 
 
 def error(got, want):
@@ -37,18 +42,18 @@ def main():
     client, good = rooftune.Client(), True
     random = lambda *shape, dtype=torch.bfloat16: torch.randn(*shape, device="cuda", dtype=dtype)
 
-    for m, n, k in ((4096, 4096, 4096), (128, 4096, 4096), (64, 576, 7168), (1, 4096, 4096), (1000, 3333, 777)):
+    for m, n, k in PRODUCTS:
         gemm = client.load("gemm", m=m, n=n, k=k, dtype="bf16")
         a, w = random(m, k), random(n, k)
-        good &= check(f"gemm {m}x{n}x{k} {gemm.record.config}", gemm(a=a, b=w)["d"].view(m, n), a.double() @ w.double().T, 5e-3)
+        good &= check(f"gemm {m}x{n}x{k} {gemm.record.config or 'cuBLASLt'}", gemm(a=a, b=w)["d"].view(m, n), a.double() @ w.double().T, 5e-3)
 
-    softmax = client.load("softmax", rows=16384, cols=8192, dtype="bf16")
+    softmax = client.load(ROWS[0])
     x = random(16384, 8192)
     y = torch.full_like(x, float("nan"))
     softmax(x=x, y=y)  # a given output is written
     good &= check("softmax 16384x8192", y, torch.softmax(x.double(), -1), 5e-3)
 
-    norm = client.load("rmsnorm", rows=16384, cols=8192, dtype="bf16", residual=1)
+    norm = client.load(ROWS[1])
     x, r, w = random(16384, 8192), random(16384, 8192), random(8192)
     out = norm(x=x, residual=r, weight=w, eps=1e-5)
     total = (x + r).double()
@@ -84,4 +89,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:] == ["--list"]:
+        print("\n".join([f"gemm m={m} n={n} k={k} dtype=bf16" for m, n, k in PRODUCTS] + list(ROWS)))
+    else:
+        sys.exit(main())
