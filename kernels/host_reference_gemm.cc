@@ -54,6 +54,8 @@ class Gemm : public HostReference {
         k_(p_.Name("k")),
         a_transposed_(p_.Name("layout") == p_.Name("LAYOUT_TN") || p_.Name("layout") == p_.Name("LAYOUT_TT")),
         b_transposed_(p_.Name("layout") == p_.Name("LAYOUT_NT") || p_.Name("layout") == p_.Name("LAYOUT_TT")),
+        pitch_a_(Pitch("lda", a_transposed_ ? m_ : k_)),
+        pitch_b_(Pitch("ldb", b_transposed_ ? k_ : n_)),
         a_(p_.Find("a")),
         b_(p_.Find("b")),
         c_(p_.Find("c")),
@@ -84,10 +86,16 @@ class Gemm : public HostReference {
   }
 
  private:
+  int64_t Pitch(const char* attribute, int64_t packed) const {
+    const int64_t pitch = p_.Name(attribute);
+    return pitch > 0 ? pitch : packed;
+  }
+
   void FillA(int64_t row, int64_t k, int64_t depth, double* out) const {
     const int64_t batch = row / m_, i = row % m_;
     for (int64_t j = 0; j < depth; ++j) {
-      out[j] = p_.Input(a_, batch * m_ * k_ + (a_transposed_ ? (k + j) * m_ + i : i * k_ + k + j));
+      out[j] = p_.Input(a_, batch * (a_transposed_ ? k_ : m_) * pitch_a_ +
+                                (a_transposed_ ? (k + j) * pitch_a_ + i : i * pitch_a_ + k + j));
       if (blocks_k_ > 0) out[j] *= p_.Input(scale_a_, i * blocks_k_ + (k + j) / 128);
     }
   }
@@ -95,7 +103,8 @@ class Gemm : public HostReference {
   void FillB(int64_t column, int64_t k, int64_t depth, double* out) const {
     const int64_t batch = column / n_, i = column % n_;
     for (int64_t j = 0; j < depth; ++j) {
-      out[j] = p_.Input(b_, batch * n_ * k_ + (b_transposed_ ? i * k_ + k + j : (k + j) * n_ + i));
+      out[j] = p_.Input(b_, batch * (b_transposed_ ? n_ : k_) * pitch_b_ +
+                                (b_transposed_ ? i * pitch_b_ + k + j : (k + j) * pitch_b_ + i));
       if (blocks_k_ > 0) out[j] *= p_.Input(scale_b_, i / 128 * blocks_k_ + (k + j) / 128);
     }
   }
@@ -120,6 +129,7 @@ class Gemm : public HostReference {
   const Problem p_;
   const int64_t m_, n_, k_;
   const bool a_transposed_, b_transposed_;
+  const int64_t pitch_a_, pitch_b_;
   // Tensor numbers; -1 where the instance has none.
   const int a_, b_, c_, scale_a_, scale_b_;
   const bool scale_rows_;

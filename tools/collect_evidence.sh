@@ -145,6 +145,7 @@ gemm m=2048 n=4096 k=4096 dtype=bf16 layout=nn
 gemm m=2048 n=4096 k=4096 dtype=bf16 layout=tn
 gemm m=2048 n=4096 k=4096 dtype=bf16 layout=tt
 gemm m=512 n=512 k=1024 batch=64 dtype=bf16
+gemm m=2048 n=4096 k=4096 dtype=bf16 lda=12288 ldb=4352
 gemm m=2048 n=4096 k=4096 dtype=bf16 out=fp32
 gemm m=2048 n=4096 k=4096 dtype=bf16 bias=1 act=gelu
 gemm m=2048 n=4096 k=4096 dtype=bf16 bias=1 act=silu beta=1

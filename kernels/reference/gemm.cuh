@@ -1,6 +1,7 @@
 // What a gemm must give: every element by its definition, in double from the stored inputs.
-// act(alpha·scale_a·scale_b·Σ a·b + beta·c + bias), of 8 bits times scale_d and clamped; the magnitude is Σ|terms|, which rounding errors scale with. No
-// activation steepens an error by more than 1.13 (gelu), which the bound's margin covers.
+// act(alpha·scale_a·scale_b·Σ a·b + beta·c + bias), of 8 bits times scale_d and clamped; the magnitude is Σ|terms|,
+// which rounding errors scale with. No activation steepens an error by more than 1.13 (gelu), which the bound's margin
+// covers.
 //
 // Written apart from the templates on purpose: it shares only the storage types with them.
 // Defines: RT_DTYPE RT_OUT RT_LAYOUT (nn 0, nt 1, tn 2, tt 3) RT_BIAS RT_ACT (none 0, relu 1, gelu 2, silu 3) RT_BETA
@@ -42,15 +43,16 @@ extern "C" __global__ void __launch_bounds__(256)
 #if RT_BETA
                  float beta_value,
 #endif
-                 double* value, float* magnitude, rt_i64 m, rt_i64 n, rt_i64 k, rt_i64 batch) {
+                 double* value, float* magnitude, rt_i64 m, rt_i64 n, rt_i64 k, rt_i64 batch, rt_i64 pitch_a,
+                 rt_i64 pitch_b) {
   const rt_i64 id = static_cast<rt_i64>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (id >= batch * m * n) return;
   const rt_i64 column = id % n, row = id / n % m, matrix = id / (m * n);
   // Where k = 0 lies, and how far the next k is.
   constexpr bool a_turned = RT_LAYOUT == 2 || RT_LAYOUT == 3, b_turned = RT_LAYOUT == 1 || RT_LAYOUT == 3;
-  const auto* pa = a + matrix * m * k + (a_turned ? row : row * k);
-  const auto* pb = b + matrix * k * n + (b_turned ? column * k : column);
-  const rt_i64 step_a = a_turned ? m : 1, step_b = b_turned ? 1 : n;
+  const auto* pa = a + matrix * (a_turned ? k : m) * pitch_a + (a_turned ? row : row * pitch_a);
+  const auto* pb = b + matrix * (b_turned ? n : k) * pitch_b + (b_turned ? column * pitch_b : column);
+  const rt_i64 step_a = a_turned ? pitch_a : 1, step_b = b_turned ? 1 : pitch_b;
   double sum = 0.0, size = 0.0;
   for (rt_i64 i = 0; i < k; ++i) {
     double term = value_of<RT_DTYPE>(pa[i * step_a]) * value_of<RT_DTYPE>(pb[i * step_b]);

@@ -108,6 +108,20 @@ TEST(OpTest, QuantizedResultsOfAGemmHaveOneScale) {
   EXPECT_EQ(WorkOf("gemm m=16 n=32 k=64 dtype=fp16 out=int8 bias=1").bytes_read, 2 * (16 * 64 + 32 * 64 + 32) + 4);
 }
 
+TEST(OpTest, WhatLiesBetweenTheRowsOfAGemmIsNotRead) {
+  for (const std::string layout : {"nn", "nt", "tn", "tt"}) {
+    const std::string text = "gemm m=16 n=32 k=64 batch=2 dtype=bf16 beta=1 bias=1 layout=" + layout;
+    const bool a_turned = layout[0] == 't', b_turned = layout[1] == 't';
+    const Op op = MustParse(text + " lda=72 ldb=80");
+    const auto tensors = Catalog().Find("gemm")->Tensors(op);
+    ASSERT_TRUE(tensors.ok()) << tensors.status();
+    EXPECT_EQ((*tensors)[0].elements, 2 * (a_turned ? 64 : 16) * 72) << layout;
+    EXPECT_EQ((*tensors)[1].elements, 2 * (b_turned ? 32 : 64) * 80) << layout;
+    EXPECT_EQ(WorkOf(op.text).bytes_read, WorkOf(text).bytes_read);
+    EXPECT_EQ(WorkOf(text).bytes_read, 2 * (2 * (16 * 64 + 32 * 64 + 16 * 32) + 32));
+  }
+}
+
 TEST(OpTest, ChainsMayHoldBlanksWithinParentheses) {
   const Op op = MustParse("elementwise chain=gelu(mul(a, b)) n=10 dtype=fp32");
   EXPECT_EQ(op.text, "elementwise n=10 dtype=fp32 chain=gelu(mul(a,b))");
@@ -132,6 +146,8 @@ TEST(OpTest, RefusesWithReasonAndAdvice) {
       {"gemm m=1 n=1 k=1 dtype=int32", "BAD_VALUE", "fp32, fp16, bf16"},
       {"gemm m=1 n=1 k=1 dtype=int8", "CONSTRAINT", "8-bit operands need an out"},
       {"gemm m=1 n=1 k=1 dtype=int8 out=fp32 layout=nn", "CONSTRAINT", "8-bit operands need layout=nt"},
+      {"gemm m=4 n=4 k=8 dtype=bf16 lda=8", "CONSTRAINT", "lda is longer than a row of a"},
+      {"gemm m=4 n=4 k=8 dtype=bf16 layout=nn ldb=3", "CONSTRAINT", "ldb is longer than a row of b"},
       {"gemm m=1 n=1 k=1 dtype=bf16 out=int8 beta=1", "CONSTRAINT", "beta is not for results of 8 bits"},
       {"gemm m=1 n=1 k=1 dtype=bf16 scale=row", "CONSTRAINT", "scale is for 8-bit operands"},
       {"gemm m=1 n=1 k=1 dtype=bf16 laoyut=nt", "UNKNOWN_ATTRIBUTE", "did you mean layout?"},

@@ -27,7 +27,8 @@ const Op& Square() {
 }
 
 TEST(GemmWgmmaTest, IsForHopperAlone) {
-  for (const char* id : {"h100-sxm", "h200-sxm", "gh200-96"}) EXPECT_TRUE(Wgmma().Supports(Square(), Profile(id))) << id;
+  for (const char* id : {"h100-sxm", "h200-sxm", "gh200-96"})
+    EXPECT_TRUE(Wgmma().Supports(Square(), Profile(id))) << id;
   for (const char* id : {"t4", "a100-sxm-80", "l40s", "b200", "rtx-5090"}) {
     EXPECT_FALSE(Wgmma().Supports(Square(), Profile(id))) << id;
   }
@@ -39,18 +40,20 @@ TEST(GemmWgmmaTest, IsForHopperAlone) {
 
 TEST(GemmWgmmaTest, TakesWhatTmaCanCarry) {
   const DeviceProfile h200 = Profile("h200-sxm");
-  for (const char* good : {"m=1 n=8 k=8 dtype=fp16", "m=7 n=8 k=16 dtype=bf16 bias=1 act=gelu out=fp16",
-                           "m=7 n=24 k=8 dtype=bf16 layout=nn", "m=8 n=8 k=3 dtype=bf16 layout=tn",
-                           "m=8 n=16 k=8 batch=5 dtype=bf16 layout=tt", "m=8 n=8 k=8 dtype=bf16 out=fp32",
-                           "m=8 n=8 k=8 dtype=bf16 beta=1", "m=8 n=8 k=8 dtype=bf16 out=int8",
-                           "m=8 n=8 k=16 dtype=fp8_e4m3 out=fp8_e4m3 scale=tensor"}) {
+  for (const char* good :
+       {"m=1 n=8 k=8 dtype=fp16", "m=7 n=8 k=16 dtype=bf16 bias=1 act=gelu out=fp16",
+        "m=7 n=24 k=8 dtype=bf16 layout=nn", "m=8 n=8 k=3 dtype=bf16 layout=tn",
+        "m=8 n=16 k=8 batch=5 dtype=bf16 layout=tt", "m=8 n=8 k=8 dtype=bf16 out=fp32", "m=8 n=8 k=8 dtype=bf16 beta=1",
+        "m=8 n=8 k=8 dtype=bf16 out=int8", "m=8 n=8 k=16 dtype=fp8_e4m3 out=fp8_e4m3 scale=tensor",
+        "m=8 n=8 k=8 dtype=bf16 lda=16 ldb=24"}) {
     EXPECT_TRUE(Wgmma().Supports(Gemm(good), h200)) << good;
     EXPECT_TRUE(Wgmma().DefaultConfig(Gemm(good), h200).ok())
         << good << Wgmma().DefaultConfig(Gemm(good), h200).status();
   }
-  for (const char* bad : {"m=8 n=8 k=8 dtype=fp32", "m=8 n=12 k=8 dtype=bf16", "m=8 n=8 k=12 dtype=bf16",
-                          "m=8 n=8 k=12 dtype=bf16 layout=nn", "m=12 n=8 k=8 dtype=bf16 layout=tn",
-                          "m=8 n=8 k=12 dtype=bf16 layout=tt"}) {
+  for (const char* bad :
+       {"m=8 n=8 k=8 dtype=fp32", "m=8 n=12 k=8 dtype=bf16", "m=8 n=8 k=12 dtype=bf16",
+        "m=8 n=8 k=12 dtype=bf16 layout=nn", "m=12 n=8 k=8 dtype=bf16 layout=tn", "m=8 n=8 k=12 dtype=bf16 layout=tt",
+        "m=8 n=8 k=8 dtype=bf16 lda=12", "m=8 n=8 k=16 dtype=int8 out=fp16 ldb=24"}) {
     EXPECT_FALSE(Wgmma().Supports(Gemm(bad), h200)) << bad;
   }
 }

@@ -93,6 +93,28 @@ TEST(HostReferenceTest, GemmByItsDefinitionInEveryLayout) {
   }
 }
 
+TEST(HostReferenceTest, GemmWithSpaceBetweenRows) {
+  const int m = 3, n = 4, k = 5, lda = 7, ldb = 6;
+  for (const std::string layout : {"nn", "nt", "tn", "tt"}) {
+    const Instance in = Make("gemm m=3 n=4 k=5 batch=2 dtype=bf16 lda=7 ldb=6 layout=" + layout, {{"alpha", 1}});
+    const auto values = in.All("d");
+    const bool a_turned = layout[0] == 't', b_turned = layout[1] == 't';
+    for (int b = 0; b < 2; ++b) {
+      for (int i = 0; i < m; ++i) {
+        for (int j = 0; j < n; ++j) {
+          double sum = 0;
+          for (int l = 0; l < k; ++l) {
+            const int x = (b * (a_turned ? k : m) + (a_turned ? l : i)) * lda + (a_turned ? i : l);
+            const int y = (b * (b_turned ? n : k) + (b_turned ? j : l)) * ldb + (b_turned ? l : j);
+            sum += in.data.at("a")[x] * in.data.at("b")[y];
+          }
+          EXPECT_NEAR(values[(b * m + i) * n + j].value, sum, 1e-12) << layout;
+        }
+      }
+    }
+  }
+}
+
 TEST(HostReferenceTest, GemmWithResultsOfEightBits) {
   const struct {
     const char* out;

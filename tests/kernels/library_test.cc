@@ -99,6 +99,8 @@ TEST(BuiltinTemplatesTest, ExamplesCanBePlannedCompiledAndPredicted) {
         "gemm m=130 n=101 k=75 dtype=bf16 out=int8 bias=1",
         "gemm m=4096 n=4096 k=4096 dtype=fp8_e4m3 out=fp8_e4m3 scale=row act=silu",
         "gemm m=130 n=101 k=74 dtype=int8 out=fp16 scale=row",
+        "gemm m=8 n=4096 k=4096 dtype=bf16 lda=4104 ldb=6144",
+        "gemm m=37 n=1001 k=513 dtype=fp32 layout=nn lda=514 ldb=1003",
         "gemm m=4096 n=4100 k=4096 dtype=fp8_e4m3 out=bf16 scale=tensor bias=1",
         "softmax rows=4096 cols=32000 dtype=fp32",
         "rmsnorm rows=7 cols=8192 dtype=bf16 residual=1",
@@ -262,9 +264,10 @@ TEST(ReferenceTest, ArgumentsAreThoseThatExist) {
     return all;
   };
   EXPECT_THAT(arguments("gemm m=3 n=5 k=7 dtype=bf16"),
-              ElementsAre("a", "b", "alpha", "value d", "magnitude d", "3", "5", "7", "1"));
+              ElementsAre("a", "b", "alpha", "value d", "magnitude d", "3", "5", "7", "1", "7", "7"));
   EXPECT_THAT(arguments("gemm m=3 n=5 k=7 batch=2 dtype=bf16 bias=1 beta=1"),
-              ElementsAre("a", "b", "c", "bias", "alpha", "beta_value", "value d", "magnitude d", "3", "5", "7", "2"));
+              ElementsAre("a", "b", "c", "bias", "alpha", "beta_value", "value d", "magnitude d", "3", "5", "7", "2",
+                          "7", "7"));
   EXPECT_THAT(arguments("elementwise n=9 dtype=fp32 chain=fma(a,b,c)"),
               ElementsAre("a", "b", "c", "value y", "magnitude y", "9", "1", "1", "1"));
   EXPECT_THAT(arguments("elementwise n=9 d1=4 dtype=fp32 chain=add(a,b:1) inplace=1"),

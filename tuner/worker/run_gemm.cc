@@ -107,6 +107,12 @@ absl::StatusOr<GemmProblem> GemmProblemOf(const Op& op, const TensorTypes& types
   const int64_t layout = NameOr(op, "layout", 1);
   problem.a_transposed = (layout & 2) != 0;
   problem.b_transposed = (layout & 1) != 0;
+  const auto pitch = [&op](const char* name, int64_t packed) {
+    const int64_t given = NameOr(op, name, 0);
+    return given > 0 ? given : packed;
+  };
+  problem.lda = pitch("lda", problem.a_transposed ? problem.m : problem.k);
+  problem.ldb = pitch("ldb", problem.b_transposed ? problem.k : problem.n);
   problem.a = types.at("a");
   problem.b = types.at("b");
   problem.out = types.at("d");
@@ -132,10 +138,10 @@ LtProduct ColumnMajor(const GemmProblem& p) {
   const auto unsigned_of = [](int64_t v) { return static_cast<uint64_t>(v); };
   LtProduct product;
   // A row-major matrix is its transpose in column-major order.
-  product.first = p.b_transposed ? LtLayout{unsigned_of(p.k), unsigned_of(p.n), p.k, p.n * p.k, true}
-                                 : LtLayout{unsigned_of(p.n), unsigned_of(p.k), p.n, p.n * p.k, false};
-  product.second = p.a_transposed ? LtLayout{unsigned_of(p.m), unsigned_of(p.k), p.m, p.m * p.k, true}
-                                  : LtLayout{unsigned_of(p.k), unsigned_of(p.m), p.k, p.m * p.k, false};
+  product.first = p.b_transposed ? LtLayout{unsigned_of(p.k), unsigned_of(p.n), p.ldb, p.n * p.ldb, true}
+                                 : LtLayout{unsigned_of(p.n), unsigned_of(p.k), p.ldb, p.k * p.ldb, false};
+  product.second = p.a_transposed ? LtLayout{unsigned_of(p.m), unsigned_of(p.k), p.lda, p.k * p.lda, true}
+                                  : LtLayout{unsigned_of(p.k), unsigned_of(p.m), p.lda, p.m * p.lda, false};
   product.result = LtLayout{unsigned_of(p.n), unsigned_of(p.m), p.n, p.m * p.n, false};
   return product;
 }

@@ -31,6 +31,8 @@ struct GemmProblem {
   int64_t batch = 1;
   bool a_transposed = false;
   bool b_transposed = false;
+  int64_t lda = 0;  // elements from one row in memory to the next
+  int64_t ldb = 0;
   v1::DType a = v1::BF16;
   v1::DType b = v1::BF16;
   v1::DType out = v1::BF16;

@@ -54,14 +54,14 @@ struct Operand {
   int fixed_left;      // rows (ALONG_K) or columns of the operand from the tile's corner
   int k_left;          // of k from the tile's corner
 
-  // `corner` is the first element of the tile in m or n, `extent` that dimension; k goes from k_begin to k.
-  __device__ __forceinline__ void init(const rt_u16* base, int corner, int extent, int k_begin, int k) {
+  // `corner` is the first element of the tile in m or n, `extent` that dimension; k goes from k_begin to k; rows of the
+  // operand in memory are `pitch` apart.
+  __device__ __forceinline__ void init(const rt_u16* base, int corner, int extent, int k_begin, int k, size_t pitch) {
     const int unit = threadIdx.x;
     row = unit / kUnits;
     column = (unit % kUnits) * VEC;
     fixed_left = extent - corner;
     k_left = k - k_begin;
-    const size_t pitch = static_cast<size_t>(ALONG_K ? k : extent);
     const int first_row = (ALONG_K ? corner : k_begin) + row;
     const int first_column = (ALONG_K ? k_begin : corner) + column;
     source = reinterpret_cast<const char*>(base + first_row * pitch + first_column);

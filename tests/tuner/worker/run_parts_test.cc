@@ -228,24 +228,32 @@ TEST(CublasLtTest, RowMajorProductsOfEveryLayout) {
   std::mt19937 random(3);
   for (const bool a_transposed : {false, true}) {
     for (const bool b_transposed : {false, true}) {
-      GemmProblem g;
-      g.m = 3;
-      g.n = 5;
-      g.k = 7;
-      g.a_transposed = a_transposed;
-      g.b_transposed = b_transposed;
-      std::vector<double> a(21), b(35);
-      for (double& v : a) v = static_cast<double>(random() % 10);
-      for (double& v : b) v = static_cast<double>(random() % 10);
-      const std::vector<double> d = Product(ColumnMajor(g), b, a, g.k);
-      for (int64_t i = 0; i < g.m; ++i) {
-        for (int64_t j = 0; j < g.n; ++j) {
-          double expected = 0;
-          for (int64_t k = 0; k < g.k; ++k) {
-            expected += a[static_cast<size_t>(a_transposed ? k * g.m + i : i * g.k + k)] *
-                        b[static_cast<size_t>(b_transposed ? j * g.k + k : k * g.n + j)];
+      for (const int64_t gap : {0, 2}) {  // between the rows
+        GemmProblem g;
+        g.m = 3;
+        g.n = 5;
+        g.k = 7;
+        g.a_transposed = a_transposed;
+        g.b_transposed = b_transposed;
+        g.lda = (a_transposed ? g.m : g.k) + gap;
+        g.ldb = (b_transposed ? g.k : g.n) + gap;
+        std::vector<double> a(static_cast<size_t>((a_transposed ? g.k : g.m) * g.lda));
+        std::vector<double> b(static_cast<size_t>((b_transposed ? g.n : g.k) * g.ldb));
+        const LtProduct product = ColumnMajor(g);
+        EXPECT_EQ(product.second.batch_stride, static_cast<int64_t>(a.size()));
+        EXPECT_EQ(product.first.batch_stride, static_cast<int64_t>(b.size()));
+        for (double& v : a) v = static_cast<double>(random() % 10);
+        for (double& v : b) v = static_cast<double>(random() % 10);
+        const std::vector<double> d = Product(product, b, a, g.k);
+        for (int64_t i = 0; i < g.m; ++i) {
+          for (int64_t j = 0; j < g.n; ++j) {
+            double expected = 0;
+            for (int64_t k = 0; k < g.k; ++k) {
+              expected += a[static_cast<size_t>(a_transposed ? k * g.lda + i : i * g.lda + k)] *
+                          b[static_cast<size_t>(b_transposed ? j * g.ldb + k : k * g.ldb + j)];
+            }
+            EXPECT_EQ(d[static_cast<size_t>(i * g.n + j)], expected) << a_transposed << b_transposed << gap;
           }
-          EXPECT_EQ(d[static_cast<size_t>(i * g.n + j)], expected) << a_transposed << b_transposed;
         }
       }
     }
@@ -268,6 +276,13 @@ TEST(GemmTest, ProblemsAreReadFromOperatorsAndTheirTensors) {
   EXPECT_EQ(plain->a, v1::BF16);
   EXPECT_EQ(plain->out, v1::FP32);
   EXPECT_TRUE(plain->IsPlain());
+  EXPECT_EQ(plain->lda, 16);
+  EXPECT_EQ(plain->ldb, 32);
+  EXPECT_EQ(problem("gemm m=16 n=32 k=64 dtype=fp16 lda=80 ldb=72", v1::FP16, v1::FP16)->lda, 80);
+  EXPECT_EQ(problem("gemm m=16 n=32 k=64 dtype=fp16 lda=80 ldb=72", v1::FP16, v1::FP16)->ldb, 72);
+  EXPECT_EQ(
+      problem("gemm m=16 n=32 k=64 dtype=fp16 out=int8", v1::FP16, v1::INT8, {{"scale_d", v1::FP32}}).status().code(),
+      absl::StatusCode::kUnimplemented);
   EXPECT_TRUE(problem("gemm m=16 n=32 k=64 dtype=fp16", v1::FP16, v1::FP16)->b_transposed);
   const auto epilogue = problem("gemm m=16 n=32 k=64 dtype=bf16 bias=1 act=gelu beta=1", v1::BF16, v1::BF16,
                                 {{"bias", v1::BF16}, {"c", v1::BF16}});

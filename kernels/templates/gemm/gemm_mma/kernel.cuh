@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                 float beta,
 #endif
 #endif
-                int m, int n, int k) {
+                int m, int n, int k, int lda, int ldb) {
   extern __shared__ __align__(128) unsigned char memory[];
   const rt_u32 stages = shared_address(memory);
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -88,13 +88,17 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 #endif
   const int batch = blockIdx.y;
 
-  k /= static_cast<int>(2 / sizeof(RtIn));  // units
+  constexpr int kUnit = 2 / sizeof(RtIn);
+  k /= kUnit;
+  const size_t pitch_a = lda / kUnit, pitch_b = ldb / kUnit;
   const KRange range = k_range(k, share);
   const int tiles = range.tiles;
   OperandA copy_a;
   OperandB copy_b;
-  copy_a.init(a + static_cast<size_t>(batch) * m * k, tile.m, m, range.first_tile * RT_BK, k);
-  copy_b.init(b + static_cast<size_t>(batch) * n * k, tile.n, n, range.first_tile * RT_BK, k);
+  copy_a.init(a + static_cast<size_t>(batch) * (kAAlongK ? m : k) * pitch_a, tile.m, m, range.first_tile * RT_BK, k,
+              pitch_a);
+  copy_b.init(b + static_cast<size_t>(batch) * (kBAlongK ? n : k) * pitch_b, tile.n, n, range.first_tile * RT_BK, k,
+              pitch_b);
 
   RtSum sum[kMmaM][kMmaN][4];
   multiply_tiles(sum, copy_a, copy_b, tiles, stages, warp_m, warp_n, lane);

@@ -44,8 +44,8 @@ struct Operand {
   int fixed_left, k_left;
   RtPack<float, VEC> held[kCopies];
 
-  __device__ __forceinline__ void init(const float* base, int corner, int extent, int k_begin, int k) {
-    pitch = static_cast<size_t>(ALONG_K ? k : extent);
+  __device__ __forceinline__ void init(const float* base, int corner, int extent, int k_begin, int k, size_t row) {
+    pitch = row;
     tile = base + (ALONG_K ? corner : k_begin) * pitch + (ALONG_K ? k_begin : corner);
     fixed_left = extent - corner;
     k_left = k - k_begin;
@@ -129,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                  float beta,
 #endif
 #endif
-                 int m, int n, int k) {
+                 int m, int n, int k, int lda, int ldb) {
   __shared__ __align__(16) float shared_a[2][OperandA::kFloats];
   __shared__ __align__(16) float shared_b[2][OperandB::kFloats];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -142,8 +142,11 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
   OperandA from_a;
   OperandB from_b;
-  from_a.init(a + static_cast<size_t>(batch) * m * k, tile.m, m, range.first_tile * RT_BK, k);
-  from_b.init(b + static_cast<size_t>(batch) * n * k, tile.n, n, range.first_tile * RT_BK, k);
+  const size_t pitch_a = lda, pitch_b = ldb;
+  from_a.init(a + static_cast<size_t>(batch) * (kAAlongK ? m : k) * pitch_a, tile.m, m, range.first_tile * RT_BK, k,
+              pitch_a);
+  from_b.init(b + static_cast<size_t>(batch) * (kBAlongK ? n : k) * pitch_b, tile.n, n, range.first_tile * RT_BK, k,
+              pitch_b);
   from_a.fetch();
   from_b.fetch();
   from_a.put(shared_a[0]);

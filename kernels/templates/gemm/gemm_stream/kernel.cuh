@@ -18,7 +18,7 @@ extern "C" __global__ void __launch_bounds__(weight_stream::kThreads)
 #if RT_BETA
                    float beta,
 #endif
-                   int m, int n, int k) {
+                   int m, int n, int k, int lda, int ldb) {
   extern __shared__ __align__(16) float memory[];
   const int lane = threadIdx.x & 31, warp_n = (threadIdx.x >> 5) % RT_WARPS_N;
   const int first_n = static_cast<int>(blockIdx.x) / RT_SPLIT_K * weight_stream::kBlockN;
@@ -32,13 +32,13 @@ extern "C" __global__ void __launch_bounds__(weight_stream::kThreads)
     for (int h = 0; h < 2; ++h) {
       // Rows past n repeat the last one and are thrown away.
       const int row = min(first_n + (warp_n * RT_ROWS + r) * 16 + h * 8 + (lane >> 2), n - 1);
-      source.w[r][h] = reinterpret_cast<const char*>(b + (batch * n + row) * k);
+      source.w[r][h] = reinterpret_cast<const char*>(b + (batch * n + row) * ldb);
     }
 #pragma unroll
   for (int i = 0; i < RT_TILES; ++i) {
     // Rows past m repeat the last one: their sums are thrown away.
     const int row = i * 8 + (lane >> 2);
-    source.x[i] = a + (batch * m + min(row, m - 1)) * k;
+    source.x[i] = a + (batch * m + min(row, m - 1)) * lda;
   }
   RtEpilogueArgs args;
 #if RT_BETA

@@ -31,7 +31,7 @@ struct GatheredRows : OperandA {
   size_t pitch;
 
   __device__ __forceinline__ void init(const RtIn* x, const RtRowSlots& slots, const RtGroupTile& tile, int k) {
-    OperandA::init(x, 0, tile.end - tile.row, 0, k);
+    OperandA::init(x, 0, tile.end - tile.row, 0, k, k);
     base = reinterpret_cast<const char*>(x + column);
     pitch = static_cast<size_t>(k) * 2;
 #pragma unroll
@@ -82,10 +82,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     copy_x.init(x, slots, tile, k);
 #else
     OperandA copy_x;
-    copy_x.init(x, tile.row, tile.end, 0, k);
+    copy_x.init(x, tile.row, tile.end, 0, k, k);
 #endif
     OperandB copy_w;
-    copy_w.init(w + static_cast<size_t>(tile.group) * n * k, tile.column, n, 0, k);
+    copy_w.init(w + static_cast<size_t>(tile.group) * n * k, tile.column, n, 0, k, k);
     RtSum sum[kMmaM][kMmaN][4];
     multiply_tiles(sum, copy_x, copy_w, (k + RT_BK - 1) / RT_BK, stages, warp_m, warp_n, lane);
     for_each_output(sum, slab, lane, [&](const float* v, int r, int c) {
