@@ -10,24 +10,9 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 bin=${2:-$root/build/release/bin}
-work=$(mktemp -d)
-export ROOFTUNE_ADDRESS=unix:$work/s
-daemon=
-stop() {
-  [ -z "$daemon" ] || { kill -TERM "$daemon" 2>/dev/null || true; wait "$daemon" 2>/dev/null || true; }
-  daemon=
-  rm -rf "$work/data" "$work/s"
-}
-start() {
-  stop
-  "$bin/rooftuned" --listen "$ROOFTUNE_ADDRESS" --data-dir "$work/data" --device "${ROOFTUNE_DEVICE:-cuda:0}" --log-level error >/dev/null &
-  daemon=$!
-  for _ in $(seq 100); do [ -S "$work/s" ] && return 0; sleep 0.1; done
-  echo "the daemon does not answer" >&2
-  return 1
-}
-trap 'stop; rm -rf "$work"' EXIT
-rooftune() { "$bin/rooftune" "$@"; }
+device=${ROOFTUNE_DEVICE:-cuda:0}
+# shellcheck source=tests/gpu/daemon.sh
+. "$root/tests/gpu/daemon.sh"
 
 # search NAME OPTION…: one sweep of $op; its progress and what is served after it go to $folder/NAME*.json.
 search() {

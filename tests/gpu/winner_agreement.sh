@@ -17,24 +17,8 @@ repeats=${ROOFTUNE_REPEATS:-10}
 candidates=${ROOFTUNE_CANDIDATES:-64}
 budget=${ROOFTUNE_SECONDS:-300}
 device=${ROOFTUNE_DEVICE:-cuda:0}
-work=$(mktemp -d)
-export ROOFTUNE_ADDRESS=unix:$work/s
-daemon=
-stop() {
-  [ -z "$daemon" ] || { kill -TERM "$daemon" 2>/dev/null || true; wait "$daemon" 2>/dev/null || true; }
-  daemon=
-  rm -rf "$work/data" "$work/s"
-}
-start() {
-  stop
-  "$bin/rooftuned" --listen "$ROOFTUNE_ADDRESS" --data-dir "$work/data" --device "$device" --log-level error "$@" >/dev/null &
-  daemon=$!
-  for _ in $(seq 100); do [ -S "$work/s" ] && return 0; sleep 0.1; done
-  echo "the daemon does not answer" >&2
-  return 1
-}
-trap 'stop; rm -rf "$work"' EXIT
-rooftune() { "$bin/rooftune" "$@"; }
+# shellcheck source=tests/gpu/daemon.sh
+. "$root/tests/gpu/daemon.sh"
 
 # The slowest last: it gets what the others leave.
 names=(gemm_64_576_7168 softmax_16384_8192 rmsnorm_16384_8192 gemm_4096)
