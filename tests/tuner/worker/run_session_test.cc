@@ -681,6 +681,18 @@ TEST_F(RunSessionTest, GivesUpOnTheSlowAndDoubtsTheImpossible) {
   EXPECT_EQ(session_->Run(request).outcome(), v1::IMPLAUSIBLE);
 }
 
+// A launch by itself takes longer than in a graph; of a short kernel it says nothing.
+TEST_F(RunSessionTest, ShortKernelsAreGivenUpByTheirGraphsOnly) {
+  PrepareOk();
+  cuda_.duration_us["right"] = 9;
+  auto request = Candidate("right", true);
+  request.mutable_options()->set_abandon_above_us(2.5);
+  const auto slow = session_->Run(request);
+  EXPECT_EQ(slow.outcome(), v1::OK);
+  EXPECT_THAT(slow.message(), HasSubstr("abandoned after 3 samples"));
+  EXPECT_EQ(slow.measurement().timing(), v1::GRAPH);
+}
+
 TEST_F(RunSessionTest, Baselines) {
   PrepareOk();
   cuda_.duration_us["rt_read_write"] = 33;
