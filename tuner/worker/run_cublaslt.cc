@@ -25,6 +25,7 @@ constexpr int kLayoutBatchCount = 5;           // CUBLASLT_MATRIX_LAYOUT_BATCH_C
 constexpr int kLayoutBatchOffset = 6;          // CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, int64
 constexpr int kPreferenceWorkspace = 1;        // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64
 constexpr int kOpTranspose = 1;                // CUBLAS_OP_T
+constexpr uintptr_t kNoScaleYet = 256;         // address of scales while nothing is enqueued
 constexpr size_t kAlgorithmBytes = 64;         // sizeof(cublasLtMatmulAlgo_t)
 // CUBLASLT_ALGO_CONFIG_*: ID, TILE_ID, SPLITK_NUM, … in this order, the last two of 16 bits.
 constexpr int kConfigId = 0, kConfigTile = 1, kConfigSplitK = 2, kConfigReduction = 3, kConfigSwizzling = 4,
@@ -193,6 +194,8 @@ absl::StatusOr<std::unique_ptr<CublasLt::Matmul>> CublasLt::Describe(const v1::C
     // A mode of 0 is the default, and versions before 12.8 do not know the attribute.
     if (matrices[i]->scale_mode() == 0 || i > 1) continue;
     RT_RETURN_IF_ERROR(Set<int32_t>(description, kDescScaleMode[i], matrices[i]->scale_mode(), "the mode of a scale"));
+    // The heuristic of 13.1 has no algorithm for such scales without an address, which it does not read.
+    RT_RETURN_IF_ERROR(Set(description, kDescScalePointer[i], kNoScaleYet, "a scale"));
   }
   return matmul;
 }

@@ -15,7 +15,9 @@ using rooftune::FakeCublasLt;
 FakeCublasLt* fake = nullptr;
 
 constexpr int kNotSupported = 15;  // CUBLAS_STATUS_NOT_SUPPORTED
+constexpr int kInvalidValue = 7;   // CUBLAS_STATUS_INVALID_VALUE
 constexpr int kBatch = 5, kBatchStride = 6, kTransA = 3, kTransB = 4, kEpilogue = 7, kBias = 8;
+constexpr int kScale[] = {17, 18}, kScaleMode[] = {31, 32};
 
 struct Attributes {
   std::map<int, std::string> values;
@@ -141,10 +143,15 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(void* object, int attribute, con
   return Put(object, attribute, value, size);
 }
 
-EXPORT int cublasLtMatmulAlgoGetHeuristic(void*, void*, void* a, void*, void*, void*, void* preference, int wanted,
-                                          Result* results, int* returned) {
+EXPORT int cublasLtMatmulAlgoGetHeuristic(void*, void* description, void* a, void*, void*, void*, void* preference,
+                                          int wanted, Result* results, int* returned) {
   *returned = 0;
   if (static_cast<Layout*>(a)->type != 0) return kNotSupported;  // not fp32
+  const auto& asked = *static_cast<Attributes*>(description);
+  for (int i = 0; i < 2; ++i) {
+    // As cuBLASLt 13.1 answers.
+    if (asked.Get<int32_t>(kScaleMode[i], 0) != 0 && asked.Get<uintptr_t>(kScale[i], 0) == 0) return kInvalidValue;
+  }
   const auto allowed = static_cast<Attributes*>(preference)->Get<uint64_t>(1, 0);
   for (const auto& algorithm : fake->algorithms) {
     if (*returned == wanted || algorithm.workspace_bytes > allowed) continue;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/tuner/worker/fake_cublaslt.h"
 #include "tests/tuner/worker/run_fake_cuda.h"
+#include "tuner/worker/run_cublaslt.h"
 #include "tuner/worker/run_session.h"
 
 namespace rooftune {
@@ -274,6 +275,19 @@ TEST_F(RunVendorTest, SaysWhatItIsNotFor) {
     EXPECT_EQ(result.outcome(), v1::NOT_RUN);
     EXPECT_THAT(result.message(), HasSubstr(why));
   }
+}
+
+TEST_F(RunVendorTest, ScalesOfRowsHaveAnAddressWhenTheLibraryIsAsked) {
+  const auto lt = CublasLt::Load(*context_);
+  ASSERT_TRUE(lt.ok()) << lt.status();
+  v1::CublasLtMatmul product;
+  for (v1::CublasLtMatmul::Matrix* matrix : {product.mutable_a(), product.mutable_b()}) {
+    matrix->set_scale("scale");
+    matrix->set_scale_mode(3);
+  }
+  const auto offers = (*lt)->Algorithms(product, 64 * kMiB, 32);
+  ASSERT_TRUE(offers.ok()) << offers.status();
+  EXPECT_EQ(offers->size(), 3);
 }
 
 TEST_F(RunVendorTest, WithoutTheLibraryItIsNotRun) {
