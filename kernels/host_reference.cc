@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/error.h"
 #include "base/status_macros.h"
@@ -136,13 +137,14 @@ absl::Status Problem::CheckOutput(const std::string& tensor, const std::vector<i
   return absl::OkStatus();
 }
 
-double Activated(const Problem& p, const ReferenceValue& value) {
-  const ChainValue operands[3] = {{value.value, value.magnitude}, {}, {}};
-  const int64_t act = p.Name("act");
-  if (act == p.Name("ACT_RELU")) return ApplyChainOp(ChainOp::kRelu, operands).value;
-  if (act == p.Name("ACT_GELU")) return ApplyChainOp(ChainOp::kGelu, operands).value;
-  if (act == p.Name("ACT_SILU")) return ApplyChainOp(ChainOp::kSilu, operands).value;
-  return value.value;
+double Activated(const Problem& p, const std::string& attribute, double value) {
+  const ChainValue operands[3] = {{value, 0}, {}, {}};
+  const std::string symbols = absl::AsciiStrToUpper(attribute);
+  const int64_t kind = p.Name(attribute);
+  if (kind == p.Name(symbols + "_RELU")) return ApplyChainOp(ChainOp::kRelu, operands).value;
+  if (kind == p.Name(symbols + "_GELU")) return ApplyChainOp(ChainOp::kGelu, operands).value;
+  if (kind == p.Name(symbols + "_SILU")) return ApplyChainOp(ChainOp::kSilu, operands).value;
+  return value;
 }
 
 }  // namespace host_reference_internal

@@ -120,7 +120,7 @@ class Gemm : public HostReference {
     };
     if (c_ >= 0) add(p_.scalars.at("beta_value") * p_.Input(c_, index));
     if (bias_ >= 0) add(p_.Input(bias_, index % n_));
-    r.value = Activated(p_, r);
+    r.value = Activated(p_, "act", r.value);
     if (scale_d_ < 0) return r;
     const double scale = p_.Input(scale_d_, 0);
     return {std::clamp(r.value * scale, lowest_, limit_), r.magnitude * std::fabs(scale)};
@@ -168,7 +168,7 @@ class GemmWq : public HostReference {
         sums[i].value += bias;
         sums[i].magnitude += std::fabs(bias);
       }
-      sums[i].value = Activated(p_, sums[i]);
+      sums[i].value = Activated(p_, "act", sums[i].value);
     }
     return sums;
   }

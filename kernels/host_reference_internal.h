@@ -54,9 +54,9 @@ std::vector<ReferenceValue> ByRows(const std::vector<int64_t>& indices, int64_t 
   return values;
 }
 
-// `value` after the operator's `act`. The magnitude stays that of the terms: no activation enlarges an error by more than
-// 1.13.
-double Activated(const Problem& p, const ReferenceValue& value);
+// `value` after the activation that the operator's `attribute` names. A magnitude stays that of the terms: no activation
+// enlarges an error by more than 1.13.
+double Activated(const Problem& p, const std::string& attribute, double value);
 
 std::unique_ptr<HostReference> MakeGemm(Problem problem);
 std::unique_ptr<HostReference> MakeGemmWq(Problem problem);

@@ -19,7 +19,6 @@ class Norm : public HostReference {
         weight_(p_.Find("weight")),
         bias_(p_.Find("bias")),
         center_(center),
-        pre_relu_(p_.Name("pre") != 0),
         // Largest quantised magnitude: of FP8 E4M3, or of INT8's symmetric range.
         limit_(p_.Name("quant") == 0                           ? 0
                : p_.Name("quant") == p_.Name("QUANT_FP8_E4M3") ? 448
@@ -32,7 +31,7 @@ class Norm : public HostReference {
       std::vector<ReferenceValue> values;
       values.reserve(indices.size());
       for (const int64_t index : indices) {
-        values.push_back({Summed(index), std::fabs(p_.Input(x_, index)) + std::fabs(p_.Input(residual_, index))});
+        values.push_back({Normalised(index), std::fabs(p_.Input(x_, index)) + std::fabs(p_.Input(residual_, index))});
       }
       return values;
     }
@@ -60,25 +59,26 @@ class Norm : public HostReference {
     double scale = 0;
   };
 
-  // The normalised tensor: pre(x), or pre(x + residual) rounded to dtype (added in fp32, as the definition says).
-  double Summed(int64_t index) const {
+  // The tensor that is normalised: pre(x), or pre of x + residual, which is added in fp32 and rounded to dtype, as the
+  // definition says.
+  double Normalised(int64_t index) const {
     const double x = p_.Input(x_, index);
-    if (residual_ < 0) return pre_relu_ && x < 0 ? 0 : x;
+    if (residual_ < 0) return Activated(p_, "pre", x);
     const float sum = static_cast<float>(x) + static_cast<float>(p_.Input(residual_, index));
-    return pre_relu_ && sum < 0 ? 0 : RoundToDType(sum, p_.tensors[x_].spec.dtype());
+    return Activated(p_, "pre", RoundToDType(sum, p_.tensors[x_].spec.dtype()));
   }
 
   Row RowOf(int64_t number) const {
     const double count = static_cast<double>(columns_);
     Row row;
     for (int64_t j = 0; center_ && j < columns_; ++j) {
-      const double h = Summed(number * columns_ + j);
+      const double h = Normalised(number * columns_ + j);
       row.mean += h / count;
       row.mean_absolute += std::fabs(h) / count;
     }
     double squares = 0;
     for (int64_t j = 0; j < columns_; ++j) {
-      const double difference = Summed(number * columns_ + j) - row.mean;
+      const double difference = Normalised(number * columns_ + j) - row.mean;
       squares += difference * difference;
     }
     row.factor = 1.0 / std::sqrt(squares / count + p_.scalars.at("eps"));
@@ -91,13 +91,13 @@ class Norm : public HostReference {
   }
 
   ReferenceValue Element(const Row& row, int64_t index) const {
-    const double h = Summed(index);
+    const double h = Normalised(index);
     const double weight = p_.Input(weight_, index % columns_);
     const double bias = bias_ < 0 ? 0 : p_.Input(bias_, index % columns_);
     const double y = (h - row.mean) * row.factor * weight + bias;
     // The mean is a sum of the row's elements over their number, and its error enters every element.
     const double magnitude = (std::fabs(h) + row.mean_absolute) * row.factor * std::fabs(weight) + std::fabs(bias);
-    return {Activated(p_, {y, magnitude}), magnitude};
+    return {Activated(p_, "act", y), magnitude};
   }
 
   ReferenceValue Quantised(const Row& row, int64_t index) const {
@@ -111,7 +111,7 @@ class Norm : public HostReference {
   const Problem p_;
   const int64_t columns_;
   const int x_, residual_, weight_, bias_;
-  const bool center_, pre_relu_;
+  const bool center_;
   const double limit_;
 };
 

@@ -1,11 +1,10 @@
-// Reference of layernorm: y = act((h − mean(h)) / √(var(h) + eps) · weight + bias) in double, where h = x, or
-// x + residual added in fp32 and rounded to the dtype: that rounding is part of the definition (residual_out is a
-// tensor of the dtype, and the norm is of what it holds). Gelu and silu steepen an error by at most 1.13, which the
-// bound's margin covers. The variance is the mean square difference from the mean.
+// Reference of layernorm: y = act((h − mean(h)) / √(var(h) + eps) · weight + bias) in double, where h = pre(x), or pre
+// of x + residual, added in fp32 and rounded to the dtype: that rounding is part of the definition. residual_out is h.
+// Gelu and silu steepen an error by at most 1.13, which the bound's margin covers. The variance is the mean square
+// difference from the mean.
 // RT_QUANT (1 FP8 E4M3, 2 INT8): scale = max |y| / 448 or 127 of the row, and y / scale (0 where scale is 0) in place
 // of y, not rounded.
-// Defines: RT_DTYPE, RT_RESIDUAL, RT_PRE (1: h = max(h, 0)), RT_BIAS, RT_ACT (0 none, 1 relu,
-// 2 gelu, 3 silu), RT_QUANT.
+// Defines: RT_DTYPE, RT_RESIDUAL, RT_BIAS, RT_PRE and RT_ACT (0 none, 1 relu, 2 gelu, 3 silu), RT_QUANT.
 // Launch: 256 threads, one block a row.
 #include "common/types.cuh"
 
@@ -32,11 +31,12 @@ __device__ double max_of(double v, double* shared) {
   return reduce(v, shared, [](double a, double b) { return fmax(a, b); });
 }
 
-// 1 relu, 2 gelu in its tanh form, 3 silu.
+// KIND: 0 none, 1 relu, 2 gelu in its tanh form, 3 silu.
+template <int KIND>
 __device__ double activate(double y) {
-  if (RT_ACT == 1) return y < 0 ? 0 : y;
-  if (RT_ACT == 2) return 0.5 * y * (1 + tanh(0.7978845608028653559 * (y + 0.044715 * y * y * y)));
-  if (RT_ACT == 3) return y / (1 + exp(-y));
+  if (KIND == 1) return y < 0 ? 0 : y;
+  if (KIND == 2) return 0.5 * y * (1 + tanh(0.7978845608028653559 * (y + 0.044715 * y * y * y)));
+  if (KIND == 3) return y / (1 + exp(-y));
   return y;
 }
 
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) rt_reference(const Store*
 #else
       const double h = Type::load(x[first + i]);
 #endif
-      return RT_PRE == 1 && h < 0 ? 0 : h;
+      return activate<RT_PRE>(h);
     };
     double sum = 0, absolute = 0, squares = 0;
     for (rt_i64 i = threadIdx.x; i < cols; i += kThreads) {
@@ -85,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) rt_reference(const Store*
 #endif
     };
     const auto norm = [&](rt_i64 i) {
-      return activate((h(i) - mean) * factor * static_cast<double>(Type::load(weight[i])) + offset(i));
+      return activate<RT_ACT>((h(i) - mean) * factor * static_cast<double>(Type::load(weight[i])) + offset(i));
     };
     // The mean is a sum of the row's elements over cols, and its error enters every element.
     const auto size = [&](rt_i64 i) {

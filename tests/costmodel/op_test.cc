@@ -545,6 +545,9 @@ TEST(OpTest, LayernormAndGluWorkEqualsCountedLoops) {
       const Work activated = WorkOf(kind + " rows=3 cols=5 dtype=fp16 act=" + act);
       EXPECT_EQ(OpsOn(activated, "fp32"), OpsOn(plain, "fp32") + ops.first * 15) << kind << act;
       EXPECT_EQ(OpsOn(activated, "sfu"), OpsOn(plain, "sfu") + ops.second * 15) << kind << act;
+      const Work both = WorkOf(kind + " rows=3 cols=5 dtype=fp16 act=" + act + " pre=" + act);
+      EXPECT_EQ(OpsOn(both, "fp32"), OpsOn(plain, "fp32") + 2 * ops.first * 15) << kind << act;
+      EXPECT_EQ(OpsOn(both, "sfu"), OpsOn(plain, "sfu") + 2 * ops.second * 15) << kind << act;
     }
   }
   for (const std::string packed : {"", " packed=0"}) {

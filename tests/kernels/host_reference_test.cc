@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -335,6 +337,47 @@ TEST(HostReferenceTest, NormsAreActivated) {
       EXPECT_NEAR(gelu[i].value, y / (1 + std::exp(-1.5957691216057308 * (y + 0.044715 * y * y * y))), 1e-13);
       EXPECT_NEAR(silu[i].value, y / (1 + std::exp(-y)), 1e-13);
       for (const auto* activated : {&relu, &gelu, &silu}) EXPECT_EQ((*activated)[i].magnitude, plain[i].magnitude);
+    }
+  }
+}
+
+TEST(HostReferenceTest, NormsOfActivatedElements) {
+  const std::map<std::string, std::function<double(double)>> activations = {
+      {"relu", [](double v) { return std::max(v, 0.0); }},
+      {"gelu", [](double v) { return v / (1 + std::exp(-1.5957691216057308 * (v + 0.044715 * v * v * v))); }},
+      {"silu", [](double v) { return v / (1 + std::exp(-v)); }}};
+  const int rows = 3, cols = 11;
+  for (const auto& [pre, activate] : activations) {
+    for (const bool residual : {false, true}) {
+      for (const bool center : {false, true}) {
+        const Instance in = Make(std::string(center ? "layernorm" : "rmsnorm") + " rows=3 cols=11 dtype=bf16 pre=" + pre +
+                                     (residual ? " residual=1" : ""),
+                                 {{"eps", 0.0}});
+        SCOPED_TRACE(pre + (residual ? " residual" : "") + (center ? " layernorm" : " rmsnorm"));
+        const auto y = in.All("y");
+        for (int r = 0; r < rows; ++r) {
+          std::vector<double> s(cols);
+          double mean = 0, squares = 0;
+          for (int j = 0; j < cols; ++j) {
+            s[j] = in.data.at("x")[r * cols + j];
+            if (residual) {
+              const float sum = static_cast<float>(s[j]) + static_cast<float>(in.data.at("residual")[r * cols + j]);
+              s[j] = RoundToDType(sum, v1::BF16);
+            }
+            // Not rounded again.
+            s[j] = activate(s[j]);
+            if (residual) {
+              EXPECT_NEAR(in.All("residual_out")[r * cols + j].value, s[j], 1e-13);
+            }
+            mean += center ? s[j] / cols : 0;
+          }
+          for (const double v : s) squares += (v - mean) * (v - mean);
+          for (int j = 0; j < cols; ++j) {
+            const double expected = (s[j] - mean) / std::sqrt(squares / cols) * in.data.at("weight")[j];
+            EXPECT_NEAR(y[r * cols + j].value, expected, 1e-12);
+          }
+        }
+      }
     }
   }
 }

@@ -132,6 +132,8 @@ TEST(BuiltinTemplatesTest, ExamplesCanBePlannedCompiledAndPredicted) {
         "rmsnorm rows=8192 cols=32768 dtype=bf16 act=silu",
         "softmax rows=16 cols=1000001 dtype=fp16 mask=1",
         "layernorm rows=8192 cols=32768 dtype=bf16 bias=1 pre=relu residual=1",
+        "layernorm rows=16384 cols=8192 dtype=bf16 bias=1 pre=gelu residual=1",
+        "rmsnorm rows=5 cols=1000003 dtype=fp32 pre=silu quant=int8",
         "permute d0=1 d1=16 d2=13 d3=1 d4=45 d5=2 d6=80 d7=2 dtype=bf16 perm=2461357",
         "permute d0=4096 d1=1000 dtype=int8 perm=10",
         "contiguous d0=77 d1=33 d2=5 dtype=fp16 s0=1000 s2=3",

@@ -1,11 +1,11 @@
-// RMS norm and LayerNorm along rows. With h = pre(x), or h = pre(x + residual) rounded to the dtype and written out as
-// residual_out:
+// RMS norm and LayerNorm along rows. With h = pre(x), or h = pre of x + residual, the sum rounded to the dtype, which is
+// written out as residual_out:
 //   RMS norm    y = h · rsqrt(mean(h²) + eps) · weight
 //   LayerNorm   y = (h − mean(h)) · rsqrt(var(h) + eps) · weight (+ bias)
 // then an activation, then, if asked for, 8 bits with a scale for each row: scale = max |y| / (448 or 127), y / scale.
 //
 // Defines: RT_DTYPE; RT_QUANT (0 none, 1 FP8 E4M3, 2 INT8); RT_CENTER (0 RMS norm, 1 LayerNorm); RT_RESIDUAL and
-// RT_BIAS (0 or 1); RT_PRE (0 none, 1 relu); RT_ACT (0 none, 1 relu, 2 gelu, 3 silu); RT_VARIANT (0 the row, weight and
+// RT_BIAS (0 or 1); RT_PRE and RT_ACT (0 none, 1 relu, 2 gelu, 3 silu); RT_VARIANT (0 the row, weight and
 // bias in registers in their storage type; 1 several passes over global memory, any length; 2 the row alone in
 // registers; weight and bias from a cache when they are needed); RT_BLOCK threads a block; RT_ROWS rows a block
 // (variants 0 and 2); RT_CLUSTER blocks that share a row (variant 2, sm_90 and newer); RT_VEC elements a vector, a
@@ -58,7 +58,8 @@ __device__ __forceinline__ float rt_norm_scale(const RtNormPointers& p, int cols
 }
 #endif
 
-// Loads RT_ITEMS vectors of h from number `base` on (zeros past the end) and writes residual_out.
+// Loads RT_ITEMS vectors of h from number `base` on (zeros past the end) and, with WRITE, writes residual_out.
+template <bool WRITE>
 __device__ __forceinline__ void rt_norm_load(const RtNormPointers& p, int cols, int base, RtNormVector (&h)[RT_ITEMS]) {
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
@@ -74,13 +75,10 @@ __device__ __forceinline__ void rt_norm_load(const RtNormPointers& p, int cols, 
   }
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
-    float sum[RT_VEC];
-#pragma unroll
-    for (int i = 0; i < RT_VEC; ++i) sum[i] = rt_norm_before(h[k].get(i) + r[k].get(i));
-    h[k].set(sum);
-    if (rt_norm_column(base + k) < cols) h[k].store(p.residual_out + rt_norm_step(base + k));
+    h[k] = rt_norm_total(h[k], r[k]);
+    if (WRITE && rt_norm_column(base + k) < cols) rt_norm_write_residual(h[k], p.residual_out + rt_norm_step(base + k));
   }
-#elif RT_PRE
+#else
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) rt_norm_prepare(&h[k]);
 #endif
@@ -116,7 +114,7 @@ __device__ __forceinline__ RtNormMoments rt_norm_moments(const V (&h)[RT_ITEMS],
 __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, int length, float eps,
                                             RtNormShared* shared) {
   RtNormVector h[RT_ITEMS];
-  rt_norm_load(p, cols, 0, h);
+  rt_norm_load<true>(p, cols, 0, h);
 #if RT_FLOATS
   RtNormFloats f[RT_ITEMS];
 #pragma unroll
@@ -157,7 +155,7 @@ __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, i
 __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, int length, float eps,
                                             RtNormShared* shared) {
   RtNormVector h[RT_ITEMS];
-  rt_norm_load(p, cols, 0, h);
+  rt_norm_load<true>(p, cols, 0, h);
   // Issued before the barrier, so that they arrive while the row is summed.
   RtNormVector weight[RT_ITEMS];
   RtNormVector bias[RT_ITEMS];
@@ -240,16 +238,20 @@ struct RtNormRunning {
 // Calls use(y, step) for each vector of the chunk at `base`, read once more.
 template <typename Use>
 __device__ __forceinline__ void rt_norm_reload(const RtNormPointers& p, int cols, int base, RtNormMoments m, Use use) {
-  const RtNormStore* const from = RT_RESIDUAL ? p.residual_out : p.x;
   RtNormVector h[RT_ITEMS];
+#if RT_RESIDUAL
+  if constexpr (kRtNormLate) {
+    rt_norm_load<false>(p, cols, base, h);
+  } else {
 #pragma unroll
-  for (int k = 0; k < RT_ITEMS; ++k) {
-    h[k].fill(0);
-    if (rt_norm_column(base + k) < cols) h[k].load(from + rt_norm_step(base + k));
-#if !RT_RESIDUAL
-    rt_norm_prepare(&h[k]);
-#endif
+    for (int k = 0; k < RT_ITEMS; ++k) {
+      h[k].fill(0);
+      if (rt_norm_column(base + k) < cols) h[k].load(p.residual_out + rt_norm_step(base + k));
+    }
   }
+#else
+  rt_norm_load<false>(p, cols, base, h);
+#endif
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     if (rt_norm_column(base + k) >= cols) continue;
@@ -268,7 +270,7 @@ __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, i
   RtNormRunning running;
   int base = 0;
   for (; rt_norm_column(base) < cols; base += RT_ITEMS) {
-    rt_norm_load(p, cols, base, h);
+    rt_norm_load<true>(p, cols, base, h);
     running.add(h, cols, base);
   }
   const RtNormMoments m = running.reduce(length, eps, shared);

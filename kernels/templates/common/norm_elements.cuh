@@ -41,26 +41,47 @@ __device__ __forceinline__ float rt_norm_rsqrt(float x) {
   return r;
 }
 
+// KIND: 0 none, 1 relu, 2 gelu, 3 silu. A NaN stays one.
+template <int KIND>
+__device__ __forceinline__ float rt_norm_activate(float y) {
+  if constexpr (KIND == 1) {
+    asm("max.NaN.f32 %0, %0, 0f00000000;" : "+f"(y));
+  } else if constexpr (KIND > 1) {
+    y = rt_glu_activate<KIND>(y);
+  }
+  return y;
+}
+
+// Whether vectors of packed elements are before RT_PRE, whose results may not fit their type: it is applied at each use.
+// Relu's results do, so that it is applied once.
+constexpr bool kRtNormLate = RT_PRE > 1;
+
+// Element i of what is normalised.
+__device__ __forceinline__ float rt_norm_element(const RtNormVector& v, int i) {
+  return rt_norm_activate<kRtNormLate ? RT_PRE : 0>(v.get(i));
+}
+
 // Elements as floats, where instructions are scarcer than registers: of packed ones the compiler makes floats again at
-// each use.
+// each use, and computes RT_PRE again.
 struct RtNormFloats {
   float value[RT_VEC];
 
-  __device__ __forceinline__ float get(int i) const { return value[i]; }
   __device__ __forceinline__ void set(const RtNormVector& v) {
 #pragma unroll
     for (int i = 0; i < RT_VEC; ++i) {
-      value[i] = v.get(i);
+      value[i] = rt_norm_element(v, i);
       asm volatile("" : "+f"(value[i]));
     }
   }
 };
 
+__device__ __forceinline__ float rt_norm_element(const RtNormFloats& v, int i) { return v.value[i]; }
+
 template <typename V>
 __device__ __forceinline__ float rt_norm_square_sum(const V& v, float mean, float sum) {
 #pragma unroll
   for (int i = 0; i < RT_VEC; ++i) {
-    const float d = RT_CENTER ? v.get(i) - mean : v.get(i);
+    const float d = RT_CENTER ? rt_norm_element(v, i) - mean : rt_norm_element(v, i);
     sum = fmaf(d, d, sum);
   }
   return sum;
@@ -69,27 +90,19 @@ __device__ __forceinline__ float rt_norm_square_sum(const V& v, float mean, floa
 template <typename V>
 __device__ __forceinline__ float rt_norm_sum(const V& v, float sum) {
 #pragma unroll
-  for (int i = 0; i < RT_VEC; ++i) sum += v.get(i);
+  for (int i = 0; i < RT_VEC; ++i) sum += rt_norm_element(v, i);
   return sum;
 }
 
-// RT_ACT: 0 none, 1 relu, 2 gelu, 3 silu. A NaN stays one.
-__device__ __forceinline__ float rt_norm_activate(float y) {
-#if RT_ACT == 1
-  asm("max.NaN.f32 %0, %0, 0f00000000;" : "+f"(y));
-#elif RT_ACT
-  y = rt_glu_activate<RT_ACT>(y);
-#endif
-  return y;
-}
 
 template <typename V>
 __device__ __forceinline__ void rt_norm_apply(const V& h, const RtNormVector& weight,
                                               const RtNormVector& bias, RtNormMoments m, float (&y)[RT_VEC]) {
 #pragma unroll
   for (int i = 0; i < RT_VEC; ++i) {
-    y[i] = RT_CENTER ? fmaf(h.get(i), m.factor, -m.mean * m.factor) : h.get(i) * m.factor;
-    y[i] = rt_norm_activate(RT_BIAS ? fmaf(y[i], weight.get(i), bias.get(i)) : y[i] * weight.get(i));
+    const float s = rt_norm_element(h, i);
+    y[i] = RT_CENTER ? fmaf(s, m.factor, -m.mean * m.factor) : s * m.factor;
+    y[i] = rt_norm_activate<RT_ACT>(RT_BIAS ? fmaf(y[i], weight.get(i), bias.get(i)) : y[i] * weight.get(i));
   }
 }
 
@@ -112,21 +125,38 @@ __device__ __forceinline__ float rt_norm_largest(const float (&y)[RT_VEC], float
 }
 #endif
 
-__device__ __forceinline__ float rt_norm_before(float h) {
-#if RT_PRE == 1
-  asm("max.NaN.f32 %0, %0, 0f00000000;" : "+f"(h));
-#endif
+// h of elements that were read without a residual.
+__device__ __forceinline__ void rt_norm_prepare(RtNormVector* v) {
+  if constexpr (RT_PRE == 1) {
+    float h[RT_VEC];
+#pragma unroll
+    for (int i = 0; i < RT_VEC; ++i) h[i] = rt_norm_activate<RT_PRE>(v->get(i));
+    v->set(h);
+  }
+}
+
+// h of elements of x and the residual.
+__device__ __forceinline__ RtNormVector rt_norm_total(const RtNormVector& x, const RtNormVector& residual) {
+  float sum[RT_VEC];
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) sum[i] = rt_norm_activate<kRtNormLate ? 0 : RT_PRE>(x.get(i) + residual.get(i));
+  RtNormVector h;
+  h.set(sum);
   return h;
 }
 
-// h of elements that were read without a residual.
-__device__ __forceinline__ void rt_norm_prepare(RtNormVector* v) {
-#if RT_PRE
-  float h[RT_VEC];
+// Writes elements of what is normalised.
+__device__ __forceinline__ void rt_norm_write_residual(const RtNormVector& h, RtNormStore* to) {
+  if constexpr (kRtNormLate) {
+    float s[RT_VEC];
 #pragma unroll
-  for (int i = 0; i < RT_VEC; ++i) h[i] = rt_norm_before(v->get(i));
-  v->set(h);
-#endif
+    for (int i = 0; i < RT_VEC; ++i) s[i] = rt_norm_element(h, i);
+    RtNormVector out;
+    out.set(s);
+    out.store(to);
+  } else {
+    h.store(to);
+  }
 }
 
 __device__ __forceinline__ void rt_norm_load_parameters(const RtNormPointers& p, int step, RtNormVector* weight,

@@ -106,11 +106,7 @@ __device__ __forceinline__ void rt_norm_first_read(const RtNormStream& stream, i
     if (rt_norm_column(c, k) >= cols) continue;
     const RtNormVector x = rt_norm_vector(stream.at(stream.place(), 0, k));
     const RtNormVector r = rt_norm_vector(stream.at(stream.place(), 1, k));
-    float sum[RT_VEC];
-#pragma unroll
-    for (int i = 0; i < RT_VEC; ++i) sum[i] = rt_norm_before(x.get(i) + r.get(i));
-    RtNormVector total;
-    total.set(sum);
+    const RtNormVector total = rt_norm_total(x, r);
     rt_norm_keep(total, stream.at(stream.place(), 0, k));
     total.store(residual_out + rt_norm_column(c, k));
   }
