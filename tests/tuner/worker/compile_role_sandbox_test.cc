@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -24,13 +25,14 @@ bool CanOpen(const char* path, int flags = O_RDONLY) {
 
 // 0, or the number of the first thing that is wrong inside.
 int CheckInside(const std::string& folder) {
+  const int niceness = getpriority(PRIO_PROCESS, 0);
   const std::string told = EnterCompileSandbox(folder);
   char cwd[4096];
   if (getcwd(cwd, sizeof cwd) != nullptr) return 1;  // the working folder is gone
   if (CanOpen("file", O_WRONLY | O_CREAT)) return 2;
   rlimit core;
   if (getrlimit(RLIMIT_CORE, &core) != 0 || core.rlim_max != 0) return 3;
-  if (getpriority(PRIO_PROCESS, 0) < 10) return 4;
+  if (getpriority(PRIO_PROCESS, 0) < std::min(niceness + 10, 19)) return 4;
   const bool landlocked = told.find("Landlock ABI") != std::string::npos;
   if (landlocked != KernelHasLandlock()) return 5;
   if (!landlocked) return 0;
