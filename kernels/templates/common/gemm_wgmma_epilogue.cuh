@@ -5,7 +5,7 @@
 #include "common/tma.cuh"
 #include "common/types.cuh"
 
-#if !RT_PARTIAL && !RT_CLUSTER
+#if !RT_PARTIAL
 // Two neighbours of a storage type, as one load brings them, and each as fp32.
 template <int DTYPE>
 struct Two {
@@ -152,9 +152,9 @@ __device__ __forceinline__ void finish_block(float* v, const RtEpilogueArgs& arg
 }
 #endif
 
-#if !RT_STORE_TMA && !RT_STORE_ROWS && !RT_CLUSTER
+#if !RT_STORE_TMA && !RT_STORE_ROWS
 // Straight from registers: a warp writes whole sectors of fp32, 8 rows × 8 columns an instruction or two. Of 8 bits it
-// writes quarters of sectors.
+// writes quarters of sectors, of 16, which leave so where a cluster has added their sums, halves.
 template <typename T>
 __device__ __forceinline__ void store_block(const float* v, T* d, const Extents& e, int x, int y) {
 #pragma unroll
@@ -165,17 +165,27 @@ __device__ __forceinline__ void store_block(const float* v, T* d, const Extents&
     constexpr int kTogether = kSwap ? 1 : 2;  // n is even
     if (row >= e.m || column >= e.n) continue;
     if (i % kTogether != 0) continue;
-    if constexpr (sizeof(T) == 1) {
-      const rt_u32 pair = rt_quantize2<RT_OUT>(v[i], v[i + kTogether - 1]);
+    if constexpr (sizeof(T) == 4) {
       if constexpr (kSwap) {
-        *reinterpret_cast<rt_u8*>(p) = static_cast<rt_u8>(pair);
+        *p = v[i];
       } else {
-        *reinterpret_cast<rt_u16*>(p) = static_cast<rt_u16>(pair);
+        *reinterpret_cast<float2*>(p) = make_float2(v[i], v[i + 1]);
       }
-    } else if constexpr (kSwap) {
-      *p = v[i];
     } else {
-      *reinterpret_cast<float2*>(p) = make_float2(v[i], v[i + 1]);
+#if RT_QUANTIZED
+      const rt_u32 pair = rt_quantize2<RT_OUT>(v[i], v[i + kTogether - 1]);
+      typedef rt_u8 Single;
+      typedef rt_u16 Pair;
+#else
+      const rt_u32 pair = rt_pack2<RT_OUT>(v[i], v[i + kTogether - 1]);
+      typedef rt_u16 Single;
+      typedef rt_u32 Pair;
+#endif
+      if constexpr (kSwap) {
+        *reinterpret_cast<Single*>(p) = static_cast<Single>(pair);
+      } else {
+        *reinterpret_cast<Pair*>(p) = static_cast<Pair>(pair);
+      }
     }
   }
 }
@@ -271,48 +281,66 @@ __device__ __forceinline__ void store_tile(Sums& sums, const RtEpilogueArgs& arg
 #endif
 
 #if RT_CLUSTER
-// Lays a warpgroup's sums out as rows of d. (x, y) is the corner of its part within the tile.
-__device__ __forceinline__ void spread_sums(const Sums& sums, float* tile, int x, int y) {
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
-#pragma unroll
-  for (int i = 0; i < kBlocksX; ++i)
-#pragma unroll
-    for (int j = 0; j < kSums; j += 2) {
-      const int xi = x + i * 64 + warp * 16 + (lane >> 2) + (j & 2) * 4, yi = y + j / 4 * 8 + (lane & 3) * 2;
-      if constexpr (kSwap) {
-        tile[yi * kSumPitch + xi] = static_cast<float>(sums[i][j]);
-        tile[(yi + 1) * kSumPitch + xi] = static_cast<float>(sums[i][j + 1]);
-      } else {
-        *reinterpret_cast<float2*>(tile + xi * kSumPitch + yi) =
-            make_float2(static_cast<float>(sums[i][j]), static_cast<float>(sums[i][j + 1]));
-      }
-    }
-}
+// Sums that the other shares of a tile send this block, [share, without its own][quad of its own][thread], and the
+// barrier that is told of them.
+struct Parts {
+  rt_u32 sums, arrived;
 
-// Finishes this block's part of the tile from the sums of all blocks of the cluster, added in the order of the shares.
-__device__ __forceinline__ void reduce_tile(rt_u32 tile, const RtEpilogueArgs& args, const Extents& e,
-                                            const Work& work) {
-  constexpr int kQuads = RT_BM * RT_BN / 4 / RT_SPLIT_K;  // a block
-  const int m0 = kSwap ? work.y : work.x, n0 = kSwap ? work.x : work.y;
-#pragma unroll 1
-  for (int id = threadIdx.x; id < kQuads; id += kConsumers) {
-    const int element = (work.share * kQuads + id) * 4;
-    const int row = element / RT_BN, column = element % RT_BN;
-    if (m0 + row >= e.m || n0 + column >= e.n) continue;
+  static __device__ __forceinline__ int quads(int share) {
+    return max(0, min(kShareQuads, kQuads - share * kShareQuads));
+  }
+  // One thread, before the cluster meets.
+  __device__ __forceinline__ void begin(int share) const {
+    rt_barrier_init(arrived, 1);
+    rt_barrier_init_fence();
+    rt_barrier_expect(arrived, (RT_SPLIT_K - 1) * quads(share) * kConsumers * 16);
+  }
+  // Where share `from` leaves the thread's quad `q`, in the block that finishes it.
+  __device__ __forceinline__ rt_u32 place(int from, int q) const {
+    const int slot = from - (from > q / kShareQuads);
+    return sums + ((slot * kShareQuads + q % kShareQuads) * kConsumers + threadIdx.x) * 16;
+  }
+};
+
+// Sends each share its part of the sums, and finishes this block's from those of all shares, added in their order.
+// (x, y) is the corner of the warpgroup's part in d. Once the cluster has met.
+__device__ __forceinline__ void reduce_tile(const Sums& sums, const Parts& parts, const RtEpilogueArgs& args,
+                                            const Extents& e, const Work& work, int x, int y) {
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
+  const auto quad = [&](int q) {
+    const RtSum* const s = sums[q / (kSums / 4)] + q % (kSums / 4) * 4;
+    return make_float4(static_cast<float>(s[0]), static_cast<float>(s[1]), static_cast<float>(s[2]),
+                       static_cast<float>(s[3]));
+  };
+#pragma unroll
+  for (int q = 0; q < kQuads; ++q) {
+    const int owner = q / kShareQuads;
+    if (owner != work.share) rt_store_remote(parts.place(work.share, q), quad(q), parts.arrived, owner);
+  }
+  if (Parts::quads(work.share) == 0) return;
+  RtOut* const matrix = args.d + static_cast<size_t>(work.batch) * e.m * e.n;
+  rt_barrier_wait(parts.arrived, 0);
+#pragma unroll
+  for (int q = 0; q < kQuads; ++q) {
+    if (q / kShareQuads != work.share) continue;
+    const int xi = x + q / (kSums / 4) * 64 + warp * 16 + (lane >> 2);
+    const int yi = y + q % (kSums / 4) * 8 + (lane & 3) * 2;
+    Addends addends;
+    addends.load(args, e, work.batch, xi, yi);
     float v[4] = {};
 #pragma unroll
     for (int s = 0; s < RT_SPLIT_K; ++s) {
-      rt_u32 remote;
-      float4 f;
-      asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(tile + (row * kSumPitch + column) * 4), "r"(s));
-      asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
-                   : "=f"(f.x), "=f"(f.y), "=f"(f.z), "=f"(f.w)
-                   : "r"(remote)
-                   : "memory");
+      float4 f = quad(q);
+      if (s != work.share) {
+        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                     : "=f"(f.x), "=f"(f.y), "=f"(f.z), "=f"(f.w)
+                     : "r"(parts.place(s, q))
+                     : "memory");
+      }
       v[0] += f.x, v[1] += f.y, v[2] += f.z, v[3] += f.w;
     }
-    rt_finish<4>(v, args, (static_cast<size_t>(work.batch) * e.m + m0 + row) * e.n + n0 + column, n0 + column,
-                 m0 + row);
+    finish_block(v, args, addends);
+    store_block(v, matrix, e, xi, yi);
   }
 }
 #endif

@@ -1,6 +1,7 @@
 // Stages of the Hopper GEMM: how tiles of the operands lie in shared memory, the ring of buffers with its barriers, and
 // the products of what has arrived. Reads the defines that kernel.cuh of gemm_wgmma lists.
 #pragma once
+#include "common/gemm_wgmma_epilogue.cuh"
 #include "common/gemm_wgmma_tile.cuh"
 #include "common/tma.cuh"
 #include "common/types.cuh"
@@ -65,9 +66,7 @@ constexpr int kStageBytes = OperandX::kBytes + OperandY::kBytes;
 constexpr int kStagingOffset = RT_STAGES * kStageBytes;
 constexpr bool kStaged = RT_STORE_TMA || RT_STORE_ROWS;
 constexpr int kStagingEnd = kStagingOffset + (kStaged ? kGroups * RT_STORE_BUFFERS * kStoreBytes : 0);
-// Sums of the whole tile, where a cluster adds them, take the place of the stages.
-constexpr int kSumBytes = RT_CLUSTER ? RT_BM * kSumPitch * 4 : 0;
-constexpr int kBarrierOffset = kStagingEnd > kSumBytes ? kStagingEnd : kSumBytes;
+constexpr int kBarrierOffset = kStagingEnd + kPartsBytes;
 
 // Position in the ring of stages.
 struct Ring {
@@ -90,6 +89,9 @@ struct Shared {
   __device__ __forceinline__ rt_u32 stage(int i) const { return stages + i * kStageBytes; }
   __device__ __forceinline__ rt_u32 full(int i) const { return stages + kBarrierOffset + i * 8; }
   __device__ __forceinline__ rt_u32 empty(int i) const { return full(RT_STAGES + i); }
+#if RT_CLUSTER
+  __device__ __forceinline__ Parts parts() const { return {stages + kStagingEnd, full(2 * RT_STAGES)}; }
+#endif
 };
 
 __device__ __forceinline__ void init_barriers(const Shared& shared) {

@@ -60,8 +60,10 @@ constexpr int kStoreY = kSwap && kGroupY < 64 ? kGroupY : largest_divisor(kGroup
 constexpr int kStoreColumns = kSwap ? 64 : kStoreY;
 constexpr int kStoreBytes = 64 * kStoreY * 2;
 constexpr int kStoresY = kGroupY / kStoreY;  // boxes of a warpgroup
-// Floats a row of the sums of the whole tile, where a cluster adds them: spreads a warp's writes over the banks.
-constexpr int kSumPitch = RT_BN + (kSwap ? 4 : 8);
+// A thread's sums, four at a time. Where a cluster adds them, every share finishes some of each thread's, and has room
+// for what the others send of these.
+constexpr int kQuads = kBlocksX * kSums / 4, kShareQuads = (kQuads + RT_SPLIT_K - 1) / RT_SPLIT_K;
+constexpr int kPartsBytes = RT_CLUSTER ? (RT_SPLIT_K - 1) * kShareQuads * kConsumers * 16 : 0;
 
 // What a thread sums up.
 typedef RtSum Sums[kBlocksX][kSums];

@@ -44,6 +44,14 @@ __device__ __forceinline__ void rt_store_remote(rt_u32 to, float a, float b, rt_
       "f"(a), "f"(b), "r"(barrier), "r"(rank)
       : "memory");
 }
+// The same with four words (a multiple of 16).
+__device__ __forceinline__ void rt_store_remote(rt_u32 to, float4 v, rt_u32 barrier, int rank) {
+  asm volatile(
+      "{.reg .b32 place, told; mapa.shared::cluster.u32 place, %0, %6; mapa.shared::cluster.u32 told, %5, %6;"
+      " st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [place], {%1, %2, %3, %4}, [told];}" ::"r"(to),
+      "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier), "r"(rank)
+      : "memory");
+}
 // Waits until the phase of this parity has completed. The phase before the first counts as completed with parity 1.
 __device__ __forceinline__ void rt_barrier_wait(rt_u32 barrier, rt_u32 parity) {
   rt_u32 done;
@@ -162,6 +170,9 @@ __device__ __forceinline__ void rt_cluster_barrier() {
 __device__ __forceinline__ void rt_cluster_meet() {
   asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
+// The two halves of it.
+__device__ __forceinline__ void rt_cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+__device__ __forceinline__ void rt_cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 // `threads` threads of the block, a multiple of 32, of which some may only arrive; barrier 0 is __syncthreads.
 __device__ __forceinline__ void rt_named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

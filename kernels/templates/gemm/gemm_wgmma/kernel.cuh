@@ -99,7 +99,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const int warp = __shfl_sync(0xffffffff, threadIdx.x >> 5, 0), group = warp >> 2;
   const int rank = kClusterBlocks > 1 ? rt_cluster_rank() : 0;
 
-  if (threadIdx.x == 0) init_barriers(shared);
+  if (threadIdx.x == 0) {
+    init_barriers(shared);
+#if RT_CLUSTER
+    shared.parts().begin(rank);
+#endif
+  }
   if (threadIdx.x == kConsumers) {
     rt_tensor_prefetch(map_a);
     rt_tensor_prefetch(map_b);
@@ -111,6 +116,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     rt_cluster_meet();
   } else {
     __syncthreads();
+    // Waited for only before sums are sent.
+    if constexpr (RT_CLUSTER) rt_cluster_arrive();
   }
 
   if (group == kGroups) {
@@ -118,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     if (warp == kGroups * 4 && rt_elect()) produce(shared, kSwap ? map_b : map_a, kSwap ? map_a : map_b, e, rank);
     __syncwarp();
 #if RT_CLUSTER
-    rt_cluster_barrier();
+    rt_cluster_wait();
 #endif
   } else {
     if constexpr (RT_REALLOCATE) rt_registers_raise<kConsumerRegisters>();
@@ -177,11 +184,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       store_tile(sums, args, e, map_d, shared.stages + kStagingOffset + group * (RT_STORE_BUFFERS * kStoreBytes), at,
                  work.batch, work.x + group_x, work.y + group_y, group);
 #elif RT_CLUSTER
-      // Nobody reads the stages any more.
-      rt_named_barrier(kGroupBarrier, kConsumers);
-      spread_sums(sums, reinterpret_cast<float*>(memory), group_x, group_y);
-      rt_cluster_barrier();
-      reduce_tile(shared.stages, args, e, work);
+      rt_cluster_wait();
+      reduce_tile(sums, shared.parts(), args, e, work, work.x + group_x, work.y + group_y);
 #else
 #if RT_PARTIAL
       float* const matrix = partial + (static_cast<size_t>(work.share) * batch + work.batch) * m * n;
@@ -215,7 +219,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     if ((threadIdx.x & 127) == 0) rt_store_wait_read<0>();
 #endif
   }
-  // No block leaves while others of the cluster arrive at its barriers or read its memory. What a thread read of others
-  // has been used when it gets here.
-  if constexpr (kClusterBlocks > 1) rt_cluster_meet();
+  // No block leaves while others of the cluster arrive at its barriers. Where they send sums, it has waited for all.
+  if constexpr (kSharers > 1) rt_cluster_meet();
 }

@@ -43,9 +43,7 @@ static_assert(kSwap && RT_LAYOUT == 1 && kSharers == 1 && kBlocksX == 1, "geomet
 
 constexpr int kStagingOffset = RT_STAGES * (kBytesW + kBytesX);
 constexpr int kStagingEnd = kStagingOffset + (RT_STORE_TMA ? kGroups * RT_STORE_BUFFERS * kStoreBytes : 0);
-// Sums of the whole tile, where a cluster adds them, take the place of the stages.
-constexpr int kSumBytes = RT_CLUSTER ? RT_BM * kSumPitch * 4 : 0;
-constexpr int kScaleOffset = kStagingEnd > kSumBytes ? kStagingEnd : kSumBytes;
+constexpr int kScaleOffset = kStagingEnd + kPartsBytes;
 constexpr int kBarrierOffset = kScaleOffset + RT_STAGES * kScaleBytes;
 
 // Position in the ring of stages.
@@ -66,6 +64,9 @@ struct Shared {
   __device__ __forceinline__ rt_u32 scales(int i) const { return memory + kScaleOffset + i * kScaleBytes; }
   __device__ __forceinline__ rt_u32 full(int i) const { return memory + kBarrierOffset + i * 8; }
   __device__ __forceinline__ rt_u32 empty(int i) const { return full(RT_STAGES + i); }
+#if RT_CLUSTER
+  __device__ __forceinline__ Parts parts() const { return {memory + kStagingEnd, full(2 * RT_STAGES)}; }
+#endif
 };
 
 __device__ __forceinline__ rt_u32 read_word(rt_u32 address) {
@@ -349,7 +350,12 @@ extern "C" __global__ void __launch_bounds__(kBlockThreads, 1)
   const int warp = __shfl_sync(0xffffffff, threadIdx.x >> 5, 0), group = warp >> 2;
   const int rank = kClusterBlocks > 1 ? rt_cluster_rank() : 0;
 
-  if (threadIdx.x == 0) init_barriers(shared);
+  if (threadIdx.x == 0) {
+    init_barriers(shared);
+#if RT_CLUSTER
+    shared.parts().begin(rank);
+#endif
+  }
   if (threadIdx.x == kConsumers) {
     rt_tensor_prefetch(map_w);
 #if RT_STORE_TMA
@@ -357,6 +363,8 @@ extern "C" __global__ void __launch_bounds__(kBlockThreads, 1)
 #endif
   }
   __syncthreads();
+  // Waited for only before sums are sent.
+  if constexpr (RT_CLUSTER) rt_cluster_arrive();
 
   if (group == kGroups) {
     if constexpr (RT_REALLOCATE) rt_registers_lower<kLoaderRegisters>();
@@ -370,7 +378,7 @@ extern "C" __global__ void __launch_bounds__(kBlockThreads, 1)
     }
     __syncwarp();
 #if RT_CLUSTER
-    rt_cluster_barrier();
+    rt_cluster_wait();
 #endif
   } else {
     if constexpr (RT_REALLOCATE) rt_registers_raise<kMultiplierRegisters>();
@@ -419,11 +427,8 @@ extern "C" __global__ void __launch_bounds__(kBlockThreads, 1)
       store_tile(sums, args, e, map_d, shared.memory + kStagingOffset + group * (RT_STORE_BUFFERS * kStoreBytes), at, 0,
                  work.x + group_x, work.y, group);
 #elif RT_CLUSTER
-      // Nobody reads the stages any more.
-      rt_named_barrier(kGroupBarrier, kConsumers);
-      spread_sums(sums, reinterpret_cast<float*>(memory), group_x, 0);
-      rt_cluster_barrier();
-      reduce_tile(shared.memory, args, e, work);
+      rt_cluster_wait();
+      reduce_tile(sums, shared.parts(), args, e, work, work.x + group_x, work.y);
 #else
       float* const matrix = partial + static_cast<size_t>(work.share) * m * n;
 #pragma unroll
@@ -437,7 +442,4 @@ extern "C" __global__ void __launch_bounds__(kBlockThreads, 1)
     if ((threadIdx.x & 127) == 0) rt_store_wait_read<0>();
 #endif
   }
-  // No block leaves while others of the cluster read its memory. What a thread read of others has been used when it
-  // gets here.
-  if constexpr (kClusterBlocks > 1) rt_cluster_meet();
 }
