@@ -8,9 +8,12 @@
 // RT_BIAS (0 or 1); RT_PRE and RT_ACT (0 none, 1 relu, 2 gelu, 3 silu); RT_VARIANT (0 the row, weight and
 // bias in registers in their storage type; 1 several passes over global memory, any length; 2 the row alone in
 // registers; weight and bias from a cache when they are needed); RT_BLOCK threads a block; RT_ROWS rows a block
-// (variants 0 and 2); RT_CLUSTER blocks that share a row (variant 2, sm_90 and newer); RT_VEC elements a vector, a
-// divisor of cols; RT_ITEMS vectors a thread holds (0, 2) or loads at once (1); RT_FLOATS (variant 2: 1 = the row as
-// floats once it has come). With 8-bit output results are held as floats until the scale is known.
+// (variants 0 and 2); RT_CLUSTER blocks that share a row (variant 2, sm_90 and newer); RT_PARTS blocks that write a row,
+// a divisor of RT_ITEMS, each of which reads all of it (variant 0, one row a block, no 8-bit output, not in place);
+// RT_VEC elements a vector, a divisor of cols; RT_ITEMS vectors a thread holds (0, 2) or loads at once (1); RT_FULL (0,
+// 2: 1 = rows fill all of these, blocks have all of their rows, and there are fewer than 2^32 elements); RT_FLOATS
+// (variant 2: 1 = the row as floats once it has come). With 8-bit output results are held as floats until the scale is
+// known.
 #pragma once
 
 #include "common/norm_elements.cuh"
@@ -30,22 +33,49 @@ struct RtNormShared {
 #endif
 };
 
-__device__ __forceinline__ rt_i64 rt_norm_row_number() {
-  return static_cast<rt_i64>(blockIdx.x / RT_CLUSTER) * RT_ROWS + threadIdx.x / kRtNormThreads;
+// Of elements; short rows wait for the arithmetic of 64 bits.
+#if RT_FULL
+typedef rt_u32 RtNormIndex;
+constexpr int kRtNormLength = kRtNormThreads * RT_CLUSTER * RT_ITEMS * RT_VEC;
+#else
+typedef rt_i64 RtNormIndex;
+#endif
+
+__device__ __forceinline__ RtNormIndex rt_norm_row_number() {
+  const int inside = RT_ROWS > 1 ? static_cast<int>(threadIdx.x) / kRtNormThreads : 0;
+  return static_cast<RtNormIndex>(blockIdx.x / (RT_CLUSTER * RT_PARTS)) * RT_ROWS + inside;
 }
 
 __device__ __forceinline__ int rt_norm_rank() {
   return RT_CLUSTER > 1 ? static_cast<int>(blockIdx.x % RT_CLUSTER) : 0;
 }
 
-// First element of the thread's vector number k; consecutive blocks of a cluster have consecutive chunks.
-__device__ __forceinline__ int rt_norm_column(int k) {
-  return ((k * RT_CLUSTER + rt_norm_rank()) * kRtNormThreads + static_cast<int>(threadIdx.x % kRtNormThreads)) * RT_VEC;
+// The thread's vectors are numbered from the block's own part on; those of other parts follow.
+constexpr int kRtNormOwn = RT_ITEMS / RT_PARTS;
+__device__ __forceinline__ int rt_norm_number(int k) {
+  return RT_PARTS > 1 ? (k + static_cast<int>(blockIdx.x % RT_PARTS) * kRtNormOwn) % RT_ITEMS : k;
 }
 
-// Elements from the thread's vector number 0 to number k: a constant where k is one, so that all of a thread's vectors
-// have one address.
-__device__ __forceinline__ int rt_norm_step(int k) { return k * RT_CLUSTER * kRtNormThreads * RT_VEC; }
+// Where the thread's elements of the row start; consecutive blocks of a cluster have consecutive chunks.
+__device__ __forceinline__ int rt_norm_first() {
+  return (rt_norm_rank() * kRtNormThreads + static_cast<int>(threadIdx.x % kRtNormThreads)) * RT_VEC;
+}
+
+// Elements of the tensor before the thread's.
+__device__ __forceinline__ RtNormIndex rt_norm_offset([[maybe_unused]] rt_i64 cols) {
+#if RT_FULL
+  return rt_norm_row_number() * kRtNormLength + rt_norm_first();
+#else
+  return rt_norm_row_number() * cols + rt_norm_first();
+#endif
+}
+
+// Elements from there to the thread's vector number k: without parts a constant where k is one, so that all of a thread's
+// vectors have one address.
+__device__ __forceinline__ int rt_norm_step(int k) { return rt_norm_number(k) * RT_CLUSTER * kRtNormThreads * RT_VEC; }
+
+__device__ __forceinline__ int rt_norm_column(int k) { return rt_norm_first() + rt_norm_step(k); }
+__device__ __forceinline__ bool rt_norm_has(int k, int cols) { return RT_FULL || rt_norm_column(k) < cols; }
 
 #if RT_QUANT
 // Writes the row's scale and returns its inverse. A row of zeros has scale 0 and stays zeros.
@@ -58,30 +88,41 @@ __device__ __forceinline__ float rt_norm_scale(const RtNormPointers& p, int cols
 }
 #endif
 
-// Loads RT_ITEMS vectors of h from number `base` on (zeros past the end) and, with WRITE, writes residual_out.
-template <bool WRITE>
-__device__ __forceinline__ void rt_norm_load(const RtNormPointers& p, int cols, int base, RtNormVector (&h)[RT_ITEMS]) {
+// Loads RT_ITEMS vectors of h from number `base` on (zeros past the end) and, with WRITE, writes the own ones of
+// residual_out. also() loads what else is needed, before any of it is waited for.
+template <bool WRITE, typename Also>
+__device__ __forceinline__ void rt_norm_load(const RtNormPointers& p, int cols, int base, RtNormVector (&h)[RT_ITEMS],
+                                             Also also) {
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     h[k].fill(0);
-    if (rt_norm_column(base + k) < cols) h[k].load(p.x + rt_norm_step(base + k));
+    if (rt_norm_has(base + k, cols)) h[k].load(p.x + rt_norm_step(base + k));
   }
 #if RT_RESIDUAL
   RtNormVector r[RT_ITEMS];
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     r[k].fill(0);
-    if (rt_norm_column(base + k) < cols) r[k].load(p.residual + rt_norm_step(base + k));
+    if (rt_norm_has(base + k, cols)) r[k].load(p.residual + rt_norm_step(base + k));
   }
+#endif
+  also();
+  rt_issue_loads();
+#if RT_RESIDUAL
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     h[k] = rt_norm_total(h[k], r[k]);
-    if (WRITE && rt_norm_column(base + k) < cols) rt_norm_write_residual(h[k], p.residual_out + rt_norm_step(base + k));
+    if (!WRITE || k >= kRtNormOwn || !rt_norm_has(base + k, cols)) continue;
+    rt_norm_write_residual(h[k], p.residual_out + rt_norm_step(base + k));
   }
 #else
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) rt_norm_prepare(&h[k]);
 #endif
+}
+template <bool WRITE>
+__device__ __forceinline__ void rt_norm_load(const RtNormPointers& p, int cols, int base, RtNormVector (&h)[RT_ITEMS]) {
+  rt_norm_load<WRITE>(p, cols, base, h, [] {});
 }
 
 #if RT_VARIANT != 1
@@ -89,23 +130,36 @@ __device__ __forceinline__ void rt_norm_load(const RtNormPointers& p, int cols, 
 template <typename V>
 __device__ __forceinline__ RtNormMoments rt_norm_moments(const V (&h)[RT_ITEMS], int cols, int length, float eps,
                                                          RtNormShared* shared) {
+#if RT_FULL
+  constexpr float kInverse = 1.0f / kRtNormLength;
+#else
+  const float kInverse = rt_reciprocal(static_cast<float>(length));
+#endif
+  // Vectors one by one: their sums do not wait for each other.
   float mean = 0.0f;
 #if RT_CENTER
   float sum = 0.0f;
 #pragma unroll
-  for (int k = 0; k < RT_ITEMS; ++k) sum = rt_norm_sum(h[k], sum);
-  mean = RtNormRow::sum(sum, &shared->mean) / static_cast<float>(length);
+  for (int k = 0; k < RT_ITEMS; ++k) sum += rt_norm_sum(h[k], 0.0f);
+  mean = RT_FULL ? sum * (1.0f / (RT_ITEMS * RT_VEC)) : RtNormRow::sum(sum, &shared->mean) * kInverse;
 #endif
   float squares = 0.0f;
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
-    if (!RT_CENTER || rt_norm_column(k) < cols) squares = rt_norm_square_sum(h[k], mean, squares);
+    if (!RT_CENTER || rt_norm_has(k, cols)) squares += rt_norm_square_sum(h[k], mean, 0.0f);
   }
+#if RT_CENTER && RT_FULL
+  // So far around the thread's own mean.
+  const RtMoments row = RtNormRow::moments<RT_ITEMS * RT_VEC>({sum, squares}, &shared->squares);
+  mean = row.sum * kInverse;
+  squares = row.squares;
+#else
 #if RT_CENTER
   RtNormRow::finish();
 #endif
   squares = RtNormRow::sum(squares, &shared->squares);
-  return {mean, rt_norm_rsqrt(squares / static_cast<float>(length) + eps)};
+#endif
+  return {mean, rt_norm_rsqrt(fmaf(squares, kInverse, eps))};
 }
 
 #endif
@@ -129,7 +183,7 @@ __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, i
 #endif
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
-    if (rt_norm_column(k) >= cols) continue;
+    if (!rt_norm_has(k, cols)) continue;
     RtNormVector weight;
     RtNormVector bias;
     rt_norm_load_parameters(p, rt_norm_step(k), &weight, &bias);
@@ -146,7 +200,7 @@ __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, i
   const float inverse = rt_norm_scale(p, cols, largest, shared);
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
-    if (rt_norm_column(k) < cols) rt_norm_store(y[k], inverse, p.y + rt_norm_step(k));
+    if (rt_norm_has(k, cols)) rt_norm_store(y[k], inverse, p.y + rt_norm_step(k));
   }
 #endif
 }
@@ -155,16 +209,16 @@ __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, i
 __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, int length, float eps,
                                             RtNormShared* shared) {
   RtNormVector h[RT_ITEMS];
-  rt_norm_load<true>(p, cols, 0, h);
-  // Issued before the barrier, so that they arrive while the row is summed.
-  RtNormVector weight[RT_ITEMS];
-  RtNormVector bias[RT_ITEMS];
+  RtNormVector weight[kRtNormOwn];
+  RtNormVector bias[kRtNormOwn];
+  rt_norm_load<true>(p, cols, 0, h, [&] {
 #pragma unroll
-  for (int k = 0; k < RT_ITEMS; ++k) {
-    weight[k].fill(0);
-    bias[k].fill(0);
-    if (rt_norm_column(k) < cols) rt_norm_load_parameters(p, rt_norm_step(k), &weight[k], &bias[k]);
-  }
+    for (int k = 0; k < kRtNormOwn; ++k) {
+      weight[k].fill(0);
+      bias[k].fill(0);
+      if (rt_norm_has(k, cols)) rt_norm_load_parameters(p, rt_norm_step(k), &weight[k], &bias[k]);
+    }
+  });
   const RtNormMoments m = rt_norm_moments(h, cols, length, eps, shared);
 #if RT_QUANT
   float y[RT_ITEMS][RT_VEC];
@@ -172,17 +226,17 @@ __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, i
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     rt_norm_apply(h[k], weight[k], bias[k], m, y[k]);
-    if (rt_norm_column(k) < cols) largest = rt_norm_largest(y[k], largest);
+    if (rt_norm_has(k, cols)) largest = rt_norm_largest(y[k], largest);
   }
   const float inverse = rt_norm_scale(p, cols, largest, shared);
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
-    if (rt_norm_column(k) < cols) rt_norm_store(y[k], inverse, p.y + rt_norm_step(k));
+    if (rt_norm_has(k, cols)) rt_norm_store(y[k], inverse, p.y + rt_norm_step(k));
   }
 #else
 #pragma unroll
-  for (int k = 0; k < RT_ITEMS; ++k) {
-    if (rt_norm_column(k) >= cols) continue;
+  for (int k = 0; k < kRtNormOwn; ++k) {
+    if (!rt_norm_has(k, cols)) continue;
     float y[RT_VEC];
     rt_norm_apply(h[k], weight[k], bias[k], m, y);
     rt_norm_store(y, 1.0f, p.y + rt_norm_step(k));

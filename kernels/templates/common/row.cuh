@@ -14,6 +14,12 @@ struct RtMaxSum {
   float sum;
 };
 
+// Σ x and Σ (x − mean)² of some elements.
+struct RtMoments {
+  float sum;
+  float squares;
+};
+
 // −max·log2(e), so that exp(x − max) = 2^(x·log2(e) + this); 0 for a max of −∞, where x − max would be NaN but
 // every exp must be 0.
 __device__ __forceinline__ float rt_exp_bias(float max) { return max == -rt_infinity() ? 0.0f : -max * kRtLog2E; }
@@ -35,9 +41,10 @@ class RtRow {
     // A reduction uses one of them.
     union {
       alignas(16) RtMaxSum warp[ROWS][kWarps];
+      alignas(16) RtMoments moments[ROWS][kWarps];
       alignas(16) float sum[ROWS][kWarps];
     };
-    RtMaxSum block;
+    float2 block;
   };
 
   // Combines the partial states of all threads of the row. Once a kernel: `shared` is not free afterwards.
@@ -50,7 +57,10 @@ class RtRow {
       barrier();
       v = kWarps <= 4 ? few_max_sum(shared->warp[row]) : lanes_max_sum<kWarps, true>(shared->warp[row][lane % kWarps]);
     }
-    if constexpr (CTAS > 1) v = lanes_max_sum<CTAS, true>(exchange(v, shared));
+    if constexpr (CTAS > 1) {
+      const float2 other = exchange({v.max, v.sum}, shared);
+      v = lanes_max_sum<CTAS, true>({other.x, other.y});
+    }
     return v;
   }
 
@@ -63,7 +73,26 @@ class RtRow {
       barrier();
       v = kWarps <= 8 ? few_sum(shared->sum[row]) : lanes_sum<kWarps>(shared->sum[row][lane % kWarps]);
     }
-    if constexpr (CTAS > 1) v = lanes_sum<CTAS>(exchange({0, v}, shared).sum);
+    if constexpr (CTAS > 1) v = lanes_sum<CTAS>(exchange({0, v}, shared).y);
+    return v;
+  }
+
+  // Of a row of which every thread brings COUNT elements: one reduction for mean and variance, which does not cancel.
+  template <int COUNT>
+  static __device__ __forceinline__ RtMoments moments(RtMoments v, Shared* shared) {
+    v = lanes_moments<kLanes, COUNT>(v);
+    if constexpr (kWarps > 1) {
+      const int row = threadIdx.x / THREADS;
+      const int lane = threadIdx.x % 32;
+      if (lane == 0) shared->moments[row][threadIdx.x % THREADS / 32] = v;
+      barrier();
+      v = kWarps <= 8 ? few_moments<32 * COUNT>(shared->moments[row])
+                      : lanes_moments<kWarps, 32 * COUNT>(shared->moments[row][lane % kWarps]);
+    }
+    if constexpr (CTAS > 1) {
+      const float2 other = exchange({v.sum, v.squares}, shared);
+      v = lanes_moments<CTAS, THREADS * COUNT>({other.x, other.y});
+    }
     return v;
   }
 
@@ -77,7 +106,7 @@ class RtRow {
       barrier();
       v = lanes_max<kWarps>(shared->warp[row][lane % kWarps].max);
     }
-    if constexpr (CTAS > 1) v = lanes_max<CTAS>(exchange({v, 0}, shared).max);
+    if constexpr (CTAS > 1) v = lanes_max<CTAS>(exchange({v, 0}, shared).x);
     return v;
   }
 
@@ -99,12 +128,39 @@ class RtRow {
     for (int offset = N / 2; offset > 0; offset /= 2) v = fmaxf(v, __shfl_xor_sync(0xFFFFFFFFu, v, offset));
     return v;
   }
+  // Each lane brings COUNT elements. Of two parts with sums s and t of n elements each, the squares around the common mean
+  // are those around their own ones and (s − t)² / 2n.
+  template <int N, int COUNT>
+  static __device__ __forceinline__ RtMoments lanes_moments(RtMoments v) {
+#pragma unroll
+    for (int step = 1; step < N; step *= 2) {
+      const float sum = __shfl_xor_sync(0xFFFFFFFFu, v.sum, step);
+      const float squares = __shfl_xor_sync(0xFFFFFFFFu, v.squares, step);
+      const float difference = v.sum - sum;
+      v.squares = fmaf(difference * (0.5f / (COUNT * step)), difference, v.squares) + squares;
+      v.sum += sum;
+    }
+    return v;
+  }
   // Over few warps, in every thread by itself: sooner than exchanges between lanes are done, in what small rows take.
   static __device__ __forceinline__ float few_sum(const float* warp) {
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < kWarps; i += 2) sum += warp[i] + warp[i + 1];
     return sum;
+  }
+  template <int COUNT>
+  static __device__ __forceinline__ RtMoments few_moments(const RtMoments* warp) {
+    float sum = 0.0f, squares = 0.0f, around = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kWarps; i += 2) sum += warp[i].sum + warp[i + 1].sum;
+#pragma unroll
+    for (int i = 0; i < kWarps; ++i) {
+      const float off = fmaf(warp[i].sum, 1.0f / COUNT, sum * (-1.0f / (COUNT * kWarps)));
+      around = fmaf(off, off, around);
+      squares += warp[i].squares;
+    }
+    return {sum, fmaf(around, COUNT, squares)};
   }
   static __device__ __forceinline__ RtMaxSum few_max_sum(const RtMaxSum* warp) {
     float max = warp[0].max;
@@ -142,8 +198,8 @@ class RtRow {
       __syncthreads();
     }
   }
-  // Lane l gets the state of block l % CTAS of the cluster. Ends with an arrival that finish() waits for.
-  static __device__ __forceinline__ RtMaxSum exchange(RtMaxSum v, Shared* shared) {
+  // Lane l gets what block l % CTAS of the cluster has. Ends with an arrival that finish() waits for.
+  static __device__ __forceinline__ float2 exchange(float2 v, Shared* shared) {
     if (threadIdx.x == 0) shared->block = v;
     asm volatile(
         "barrier.cluster.arrive.aligned;\n\t"
@@ -152,8 +208,8 @@ class RtRow {
     const rt_u32 local = static_cast<rt_u32>(__cvta_generic_to_shared(&shared->block));
     rt_u32 remote;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(threadIdx.x % CTAS));
-    RtMaxSum other;
-    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(other.max), "=f"(other.sum) : "r"(remote));
+    float2 other;
+    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(other.x), "=f"(other.y) : "r"(remote));
     asm volatile("barrier.cluster.arrive;" ::: "memory");
     return other;
   }

@@ -51,6 +51,10 @@ __device__ __forceinline__ void rt_store(void* p, const rt_u32* w) {
   }
 }
 
+// Loads before it are under way when it is passed. ptxas moves loads to where their results are used, even behind the
+// wait for loads that stood after them, but not past an event for profilers, which nobody counts.
+__device__ __forceinline__ void rt_issue_loads() { asm volatile("pmevent 0;" ::: "memory"); }
+
 // Four words of four bytes, transposed: out[c] gets byte c of each.
 __device__ __forceinline__ void rt_transpose_bytes(const rt_u32 (&in)[4], rt_u32 (&out)[4]) {
   const rt_u32 ab_low = __byte_perm(in[0], in[1], 0x5140), cd_low = __byte_perm(in[2], in[3], 0x5140);

@@ -14,11 +14,10 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_rmsnorm(const RtNormSt
 #endif
                                                                   float eps, rt_i64 rows, rt_i64 cols) {
   __shared__ RtNormShared shared;
-  const rt_i64 row = rt_norm_row_number();
-  const rt_i64 offset = row * cols + rt_norm_column(0);
+  const RtNormIndex offset = rt_norm_offset(cols);
   RtNormPointers p = {};
   p.x = x + offset;
-  p.weight = weight + rt_norm_column(0);
+  p.weight = weight + rt_norm_first();
   p.y = y + offset;
 #if RT_RESIDUAL
   p.residual = residual + offset;
@@ -28,6 +27,6 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_rmsnorm(const RtNormSt
   p.scale = scale;
 #endif
   // A row past the end takes part in the barriers with no columns of its own.
-  rt_norm_row(p, row < rows ? static_cast<int>(cols) : 0, static_cast<int>(cols), eps, &shared);
+  rt_norm_row(p, RT_FULL || rt_norm_row_number() < rows ? static_cast<int>(cols) : 0, static_cast<int>(cols), eps, &shared);
   RtNormRow::finish();
 }
