@@ -1,7 +1,8 @@
 // Reductions along rows; a full reduction is one row of all elements.
 //
 // Defines: RT_DTYPE; RT_KIND (common/reduce.cuh); RT_BLOCK threads a block; RT_ROWS rows a block; RT_VEC elements a
-// vector, a divisor of the row; RT_ITEMS vectors loaded at once; RT_SPLIT blocks that share a row (with RT_ROWS 1):
+// vector, a divisor of the row; RT_ITEMS vectors loaded at once; RT_FULL (1: just as many as a row has, and blocks have
+// all of their rows); RT_SPLIT blocks that share a row (with RT_ROWS 1):
 // their results go to the workspace and are merged by a second launch, RT_LANES threads a row.
 //
 // Every sum has a fixed order: equal inputs give equal bits.
@@ -19,20 +20,21 @@ __device__ __forceinline__ float shift_of(const Store* row) {
   return RT_KIND == RT_KIND_VAR ? RtType<RT_DTYPE>::load(*row) : 0.0f;
 }
 
-// Vectors [begin, end) of a row.
+// Vectors [begin, end) of a row; with RT_FULL there are no others.
 __device__ __forceinline__ RtReduction reduce_part(const Store* x, rt_i64 begin, rt_i64 end, float shift) {
   RtReduction state[RT_ITEMS];
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) state[k] = RtReduction::none();
-  for (rt_i64 base = begin + threadIdx.x % kThreads; base < end; base += RT_ITEMS * kThreads) {
+  const rt_i64 first = begin + threadIdx.x % kThreads;
+  for (rt_i64 base = first; RT_FULL ? base == first : base < end; base += RT_ITEMS * kThreads) {
     Vector v[RT_ITEMS];
 #pragma unroll
     for (int k = 0; k < RT_ITEMS; ++k) {
-      if (base + k * kThreads < end) v[k].load(x + (base + k * kThreads) * RT_VEC);
+      if (RT_FULL || base + k * kThreads < end) v[k].load(x + (base + k * kThreads) * RT_VEC);
     }
 #pragma unroll
     for (int k = 0; k < RT_ITEMS; ++k) {
-      if (base + k * kThreads >= end) continue;
+      if (!RT_FULL && base + k * kThreads >= end) continue;
       const int index = static_cast<int>((base + k * kThreads) * RT_VEC);
 #pragma unroll
       for (int i = 0; i < RT_VEC; ++i) state[k].add(v[k].get(i), index + i, shift);
@@ -77,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_reduce_row(const Store
   const rt_i64 begin = static_cast<rt_i64>(blockIdx.x % RT_SPLIT) * share;
   const rt_i64 end = begin + share < vectors ? begin + share : vectors;
   // A row past the end takes part in the barrier alone.
-  const bool exists = row < outputs;
+  const bool exists = RT_FULL || row < outputs;
   const float shift = exists ? shift_of(x + row * terms) : 0.0f;
   const RtReduction state =
       merge_threads<kThreads>(exists ? reduce_part(x + row * terms, begin, end, shift) : RtReduction::none(), shared);
