@@ -3,10 +3,11 @@
 //
 // Defines: RT_DTYPE; RT_STYLE (0 half, 1 interleaved); RT_PAIRS pairs of a head (head_dim / 2); RT_VEC pairs a thread
 // turns at once, a divisor of RT_PAIRS; RT_HEADS heads and RT_TOKENS tokens that a block works on side by side;
-// RT_ITEMS heads whose loads a thread has in flight; RT_SPLIT blocks that share the heads of a token; RT_INPLACE and
+// RT_ITEMS heads a thread has, all in flight; RT_FULL (1: blocks have all of their heads and
+// tokens, of fewer than 2^32 elements, and none along z); RT_INPLACE and
 // RT_CACHE (0 or 1); RT_SLOT the type of the slots.
 //
-// A thread keeps its pairs' cosines and sines in registers and walks over heads: they are read once a token.
+// A token's heads are numbered q's first, then k's, then v's.
 #include "common/types.cuh"
 #include "common/vector.cuh"
 
@@ -72,32 +73,12 @@ __device__ __forceinline__ Pairs rotate(const Pairs& p, const Angles& angles) {
   return out;
 }
 
-// Heads `first`, `first` + RT_HEADS, … below `end` of one token, from `in` to `out`, and to `copy` if there is one.
-template <bool ROTATE>
-__device__ __forceinline__ void move_heads(const Store* in, Store* out, Store* copy, const Angles& angles, int first,
-                                           int end, int lane) {
-  for (int head = first; head < end; head += RT_HEADS * RT_ITEMS) {
-    Pairs p[RT_ITEMS];
-#pragma unroll
-    for (int k = 0; k < RT_ITEMS; ++k) {
-      const int at = head + k * RT_HEADS;
-      if (at < end) p[k].load(in + static_cast<rt_i64>(at) * kHeadDim, lane);
-    }
-#pragma unroll
-    for (int k = 0; k < RT_ITEMS; ++k) {
-      const int at = head + k * RT_HEADS;
-      if (at >= end) continue;
-      const Pairs moved = ROTATE ? rotate(p[k], angles) : p[k];
-      moved.store(out + static_cast<rt_i64>(at) * kHeadDim, lane);
-      if (copy != nullptr) moved.store(copy + static_cast<rt_i64>(at) * kHeadDim, lane);
-    }
-  }
-}
-
-// First of a thread's heads `first`, `first` + RT_HEADS, … that is not below `from`.
-__device__ __forceinline__ int head_behind(int first, int from) {
-  return first >= from ? first : first + (from - first + RT_HEADS - 1) / RT_HEADS * RT_HEADS;
-}
+// Of elements; where there is little to do, the arithmetic of 64 bits is a part of it.
+#if RT_FULL
+typedef rt_u32 Index;
+#else
+typedef rt_i64 Index;
+#endif
 
 }  // namespace
 
@@ -126,30 +107,42 @@ extern "C" __global__ void __launch_bounds__(kLanes* RT_HEADS* RT_TOKENS) rt_rop
 #endif
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
   const int slot = static_cast<int>(threadIdx.x) / kLanes;
-  const rt_i64 token = static_cast<rt_i64>(blockIdx.x / RT_SPLIT) * RT_TOKENS + slot / RT_HEADS;
-  if (token >= tokens) return;
-  // This block's part of the heads: q's first, then k's, then v's.
-  const int part = static_cast<int>(blockIdx.x % RT_SPLIT), heads = heads_q + heads_kv * (1 + RT_CACHE);
-  const int share = (heads + RT_SPLIT - 1) / RT_SPLIT;
-  const int begin = part * share + slot % RT_HEADS, end = min(heads, (part + 1) * share);
-
-  Angles angles;
-  angles.cos.load(cos + token * RT_PAIRS + lane * RT_VEC);
-  angles.sin.load(sin + token * RT_PAIRS + lane * RT_VEC);
-  const rt_i64 at_q = token * heads_q * kHeadDim, at_k = token * heads_kv * kHeadDim;
-  Store* to_k = nullptr;
+  const Index block = RT_FULL ? blockIdx.y : static_cast<Index>(blockIdx.z) * gridDim.y + blockIdx.y;
+  const Index token = block * RT_TOKENS + slot / RT_HEADS;
+  if (!RT_FULL && token >= tokens) return;
+  const int first = static_cast<int>(blockIdx.x) * (RT_HEADS * RT_ITEMS) + slot % RT_HEADS;
+  const int end_q = heads_q, end_k = heads_q + heads_kv, end = end_k + RT_CACHE * heads_kv;
+  // Head number `head` of the token, in one of these tensors.
+  const auto head_of = [&](auto* of_q, auto* of_k, auto* of_v, int head) {
+    const bool is_q = head < end_q, is_v = RT_CACHE && head >= end_k;
+    const Index before = token * (is_q ? heads_q : heads_kv) + (head - (is_q ? 0 : is_v ? end_k : end_q));
+    return (is_q ? of_q : is_v ? of_v : of_k) + before * kHeadDim;
+  };
 #if RT_CACHE
   const rt_i64 row = slots[token];
-  if (row >= 0) to_k = k_cache + row * heads_kv * kHeadDim;
+#else
+  const Store* const v = nullptr;
 #endif
-  move_heads<true>(q + at_q, q_out + at_q, nullptr, angles, begin, min(end, heads_q), lane);
-  const int end_k = heads_q + heads_kv;
-  move_heads<true>(k + at_k, k_out + at_k, to_k, angles, head_behind(begin, heads_q) - heads_q,
-                   min(end, end_k) - heads_q, lane);
-#if RT_CACHE
-  if (row >= 0) {
-    move_heads<false>(v + at_k, v_cache + row * heads_kv * kHeadDim, nullptr, angles,
-                      head_behind(begin, end_k) - end_k, end - end_k, lane);
+  Pairs p[RT_ITEMS];
+#pragma unroll
+  for (int i = 0; i < RT_ITEMS; ++i) {
+    const int head = first + i * RT_HEADS;
+    if (RT_FULL || head < end) p[i].load(head_of(static_cast<const Store*>(q), static_cast<const Store*>(k), v, head), lane);
   }
+  Angles angles;
+  angles.cos.load(cos + (token * RT_PAIRS + lane * RT_VEC));
+  angles.sin.load(sin + (token * RT_PAIRS + lane * RT_VEC));
+  rt_issue_loads();
+#pragma unroll
+  for (int i = 0; i < RT_ITEMS; ++i) {
+    const int head = first + i * RT_HEADS;
+    if (!RT_FULL && head >= end) continue;
+    const Pairs turned = rotate(p[i], angles);
+    if (!RT_CACHE || head < end_k) turned.store(head_of(q_out, k_out, k_out, head), lane);
+#if RT_CACHE
+    if (row < 0 || head < end_q) continue;
+    Store* const cached = head < end_k ? k_cache - end_q * kHeadDim : v_cache - end_k * kHeadDim;
+    (head < end_k ? turned : p[i]).store(cached + (row * heads_kv + head) * kHeadDim, lane);
 #endif
+  }
 }
