@@ -2,8 +2,8 @@
 // the output, so that both sides move whole lines however short the single axes are (patches of a video, channels first
 // to channels last).
 //
-// Defines: those of common/box.cuh; RT_PERM, RT_RANK (common/permute.cuh); RT_EVEN0 … RT_EVEN7, powers of two that
-// divide the extents. RT_UNIT is the extent of an innermost axis that stays, or 1.
+// Defines: those of common/box.cuh; RT_PERM, RT_RANK (common/permute.cuh); RT_D0 … RT_D7, the extents: as
+// constants they cost no divisions. RT_UNIT is the extent of an innermost axis that stays, or 1.
 #include "common/box.cuh"
 #include "common/permute.cuh"
 
@@ -32,10 +32,10 @@ constexpr RtRoles roles() {
 
 // What divides a unit and the extents of these axes.
 constexpr int even_part(const RtAxes& axes) {
-  const int even[kRtMaxAxes] = {RT_EVEN0, RT_EVEN1, RT_EVEN2, RT_EVEN3, RT_EVEN4, RT_EVEN5, RT_EVEN6, RT_EVEN7};
+  const rt_i64 extent[kRtMaxAxes] = {RT_D0, RT_D1, RT_D2, RT_D3, RT_D4, RT_D5, RT_D6, RT_D7};
   rt_i64 product = rt_even_part(RT_UNIT);
   for (int i = 0; i < axes.count; ++i) {
-    for (int s = 0; s < RT_RANK; ++s) product *= kRtGroups.of_axis[s] == axes.axis[i] ? even[s] : 1;
+    for (int s = 0; s < RT_RANK; ++s) product *= kRtGroups.of_axis[s] == axes.axis[i] ? rt_even_part(extent[s]) : 1;
   }
   return rt_even_part(product);
 }
@@ -43,17 +43,10 @@ constexpr int even_part(const RtAxes& axes) {
 struct Permutation {
   static constexpr RtRoles kRoles = roles();
   static constexpr int kEvenX = even_part(kRoles.x), kEvenY = even_part(kRoles.y);
-  const rt_i64 (&extent)[kRtMaxAxes];
 
-  // Anew for each box: kept, they would take registers that blocks need.
-  __device__ __forceinline__ RtLayout layout() const {
-    rt_i64 fresh[kRtMaxAxes];
-#pragma unroll
-    for (int s = 0; s < kRtMaxAxes; ++s) {
-      fresh[s] = extent[s];
-      asm volatile("" : "+l"(fresh[s]));
-    }
-    return rt_layout(fresh);
+  static __device__ __forceinline__ RtLayout layout() {
+    const rt_i64 extent[kRtMaxAxes] = {RT_D0, RT_D1, RT_D2, RT_D3, RT_D4, RT_D5, RT_D6, RT_D7};
+    return rt_layout(extent);
   }
 };
 static_assert(Permutation::kRoles.y.count > 0, "something moves");
@@ -62,8 +55,6 @@ typedef RtBoxes<Permutation> Boxes;
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(RT_BLOCK, RT_RESIDENT)
-    rt_permute_box(const Boxes::Store* x, Boxes::Store* y, rt_i64 d0, rt_i64 d1, rt_i64 d2, rt_i64 d3, rt_i64 d4,
-                   rt_i64 d5, rt_i64 d6, rt_i64 d7) {
-  const rt_i64 extent[kRtMaxAxes] = {d0, d1, d2, d3, d4, d5, d6, d7};
-  Boxes::move(x, y, {extent});
+    rt_permute_box(const Boxes::Store* x, Boxes::Store* y) {
+  Boxes::move(x, y, Permutation());
 }
