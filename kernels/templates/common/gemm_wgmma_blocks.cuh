@@ -9,6 +9,12 @@
 #include "common/tma.cuh"
 #include "common/wgmma.cuh"
 
+// Optional: there are registers for the sums of two k-tiles beside their total, so that one tile's are added while the
+// other is multiplied.
+#ifndef RT_TWO_PARTS
+#define RT_TWO_PARTS 0
+#endif
+
 #if RT_SCALE == RT_SCALE_BLOCK
 static_assert(RT_BK == 128, "a k-tile has one scale");
 static_assert(kSwap ? 128 % 64 == 0 : 128 % kGroupY == 0, "a warpgroup's columns of b, 64 or kGroupY, share a scale");
@@ -87,36 +93,74 @@ __device__ __forceinline__ void multiply_blocks(Sums& sums, const Shared& shared
   for (int i = 0; i < kBlocksX; ++i)
 #pragma unroll
     for (int j = 0; j < kSums; ++j) sums[i][j] = 0.0f;
-  Factors factors;
-  factors.begin(scales, e, x, y);
-#pragma unroll 1
-  for (int t = 0; t < tiles; ++t) {
-    factors.load(scales, e, x, y, block + t);
+  struct Part {
+    Sums sums;
+    Factors factors;
+    int stage;
+  };
+  // Products of the next k-tile.
+  const auto begin = [&](Part& part) {
+    part.factors.load(scales, e, x, y, block++);
     rt_barrier_wait(shared.full(ring.stage), ring.parity);
     if constexpr (RT_GATHER) rt_async_fence();
+    part.stage = ring.stage;
     const rt_u32 stage = shared.stage(ring.stage);
     const rt_u32 low_x = OperandX::low(stage) + x0, low_y = OperandY::low(stage + OperandX::kBytes) + y0;
-    Sums part;
     rt_wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)
 #pragma unroll
       for (int i = 0; i < kBlocksX; ++i) {
-        RtWgmma<kGroupY, 0, 0>::multiply(part[i], rt_operand(low_x + OperandX::offset(i * 64, step)),
+        RtWgmma<kGroupY, 0, 0>::multiply(part.sums[i], rt_operand(low_x + OperandX::offset(i * 64, step)),
                                          rt_operand(low_y + OperandY::offset(0, step)), step > 0);
       }
     rt_wgmma_commit();
-    rt_wgmma_wait<0>();
-#pragma unroll
-    for (int i = 0; i < kBlocksX; ++i)
-#pragma unroll
-      for (int j = 0; j < kSums; ++j) rt_wgmma_pin(part[i][j]);
-    release(ring.stage);
     ring.next();
+  };
+  const auto add = [&](Part& part) {
 #pragma unroll
     for (int i = 0; i < kBlocksX; ++i)
 #pragma unroll
-      for (int j = 0; j < kSums; ++j) sums[i][j] += factors.of(i, j) * part[i][j];
+      for (int j = 0; j < kSums; ++j) rt_wgmma_pin(part.sums[i][j]);
+    release(part.stage);
+#pragma unroll
+    for (int i = 0; i < kBlocksX; ++i)
+#pragma unroll
+      for (int j = 0; j < kSums; ++j) sums[i][j] += part.factors.of(i, j) * part.sums[i][j];
+  };
+  Part one;
+  one.factors.begin(scales, e, x, y);
+  if constexpr (!RT_TWO_PARTS) {
+#pragma unroll 1
+    for (int t = 0; t < tiles; ++t) {
+      begin(one);
+      rt_wgmma_wait<0>();
+      add(one);
+    }
+  } else {
+    Part other;
+    other.factors.begin(scales, e, x, y);
+    begin(one);
+    int left = tiles - 1;
+#pragma unroll 1
+    for (; left >= 2; left -= 2) {
+      begin(other);
+      rt_wgmma_wait<1>();
+      add(one);
+      begin(one);
+      rt_wgmma_wait<1>();
+      add(other);
+    }
+    if (left == 1) {
+      begin(other);
+      rt_wgmma_wait<1>();
+      add(one);
+      rt_wgmma_wait<0>();
+      add(other);
+    } else {
+      rt_wgmma_wait<0>();
+      add(one);
+    }
   }
 }
 #endif

@@ -17,8 +17,8 @@
 //
 // Defines: RT_DTYPE RT_OUT RT_LAYOUT RT_BIAS RT_ACT RT_BETA, RT_BM RT_BN RT_BK RT_SWAP RT_GROUPS_X RT_GROUPS_Y
 // RT_PINGPONG RT_STAGES RT_STORE_BUFFERS RT_SPLIT_K RT_CLUSTER RT_CLUSTER_M RT_CLUSTER_N RT_RASTER RT_REALLOCATE.
-// RT_SCALE RT_BIAS_DTYPE: see gemm_epilogue.cuh. Optional, what L2 keeps of a and of b (RtKeep; 0 by default):
-// RT_KEEP_A RT_KEEP_B.
+// RT_SCALE RT_BIAS_DTYPE: see gemm_epilogue.cuh; RT_TWO_PARTS: gemm_wgmma_blocks.cuh. Optional, what L2 keeps of a and
+// of b (RtKeep; 0 by default): RT_KEEP_A RT_KEEP_B.
 #define RT_VEC_D 8
 #include "common/gemm_reduce.cuh"
 #include "common/gemm_wgmma_blocks.cuh"
