@@ -1,5 +1,5 @@
-// y = x · Wᵀ for few rows of x: the weights, [n, k] of 16, 8 or 4 bits, go from memory to registers to mma.sync and are
-// touched once, 16 bytes a lane; that is all the time such a product takes.
+// y = x · Wᵀ for up to 8 rows of x: the weights, [n, k] of 16, 8 or 4 bits, go from memory to registers to mma.sync and
+// are touched once, 16 bytes a lane; that is all the time such a product takes.
 //
 // Rows of W are the 16 rows of mma.m16n8k16, so that a single row of x wastes products but no loads. A product does not
 // mind in which order k is summed as long as both operands agree: the four lanes that share a row of W each take 16
@@ -11,9 +11,9 @@
 // Codes of 4 and 8 bits are exact integers in the product; the fp32 sum of a group is scaled. Where a lane's 16 bytes
 // reach into several groups, the four lanes turn their words so that each step of the product is within one.
 //
-// Defines: RT_DTYPE RT_OUT RT_BIAS RT_ACT RT_BETA, RT_WEIGHT (bits) RT_GROUP RT_ZERO, RT_ROWS RT_TILES (blocks of 8
-// rows of x) RT_WARPS_N RT_WARPS_K RT_SPLIT_K RT_UNROLL, RT_TURN (1: the four lanes turn their words), RT_X_AHEAD: when
-// x is asked for, 0 when the weights have come, 1 a chunk earlier (RT_UNROLL is even then), 2 with the weights.
+// Defines: RT_DTYPE RT_OUT RT_BIAS RT_ACT RT_BETA, RT_WEIGHT (bits) RT_GROUP RT_ZERO, RT_ROWS RT_WARPS_N RT_WARPS_K
+// RT_SPLIT_K RT_UNROLL, RT_TURN (1: the four lanes turn their words), RT_X_AHEAD: when x is asked for, 0 when the
+// weights have come, 1 a chunk earlier (RT_UNROLL is even then), 2 with the weights.
 #pragma once
 #define RT_VEC_D 1
 #include "common/dequantize.cuh"
@@ -24,7 +24,7 @@ namespace weight_stream {
 
 constexpr int kThreads = 32 * RT_WARPS_N * RT_WARPS_K;
 constexpr int kBlockN = 16 * RT_ROWS * RT_WARPS_N;  // rows of W a block
-constexpr int kBlockM = 8 * RT_TILES;               // rows of x a block
+constexpr int kBlockM = 8;                          // rows of x a block
 constexpr int kLane = 128 / RT_WEIGHT;              // k of a lane's 16 bytes
 constexpr int kChunk = 4 * kLane;                   // k of a warp's step
 // Groups of a chunk; one scale a row is applied at the end.
@@ -36,8 +36,8 @@ static_assert(RT_TURN || kParts == 1, "a product would mix groups");
 constexpr int kSteps = kLane / 4;  // products a chunk
 constexpr int kStorage = kBlockN * kBlockM;
 
-// Row g of each block of 8 rows of x, for one chunk.
-typedef rt_u32 Activations[RT_TILES][kLane / 2];
+// Row g of x, for one chunk.
+typedef rt_u32 Activations[kLane / 2];
 
 // What one chunk needs of global memory.
 struct Chunk {
@@ -90,7 +90,7 @@ __device__ __forceinline__ void turn(rt_u32* w, int t) {
 // Addresses of one lane.
 struct Source {
   const char* w[RT_ROWS][2];
-  const RtIn* x[RT_TILES];
+  const RtIn* x;
   const RtIn* scales[RT_ROWS][2];
   const signed char* zeros[RT_ROWS][2];
   int k, t;
@@ -135,11 +135,9 @@ struct Source {
 
   __device__ __forceinline__ void load_activations(Activations& to, int chunk) const {
     if ((chunk + 1) * kChunk <= k) {
-#pragma unroll
-      for (int i = 0; i < RT_TILES; ++i) load_x<true>(to[i], x[i], chunk * kChunk);
+      load_x<true>(to, x, chunk * kChunk);
     } else {
-#pragma unroll
-      for (int i = 0; i < RT_TILES; ++i) load_x<false>(to[i], x[i], chunk * kChunk);
+      load_x<false>(to, x, chunk * kChunk);
     }
   }
 
@@ -170,13 +168,10 @@ struct Source {
 };
 
 // Adds the products of a chunk.
-__device__ __forceinline__ void consume(const Source& source, Chunk& c, Activations& x,
-                                        float (&sum)[RT_ROWS][RT_TILES][4]) {
+__device__ __forceinline__ void consume(const Source& source, Chunk& c, Activations& x, float (&sum)[RT_ROWS][4]) {
   if constexpr (RT_WEIGHT == 4) {
 #pragma unroll
-    for (int i = 0; i < RT_TILES; ++i)
-#pragma unroll
-      for (int j = 0; j < kLane / 8; ++j) rt_interleave(x[i] + 4 * j);
+    for (int j = 0; j < kLane / 8; ++j) rt_interleave(x + 4 * j);
   }
 #pragma unroll
   for (int r = 0; r < RT_ROWS; ++r) {
@@ -184,8 +179,7 @@ __device__ __forceinline__ void consume(const Source& source, Chunk& c, Activati
 #pragma unroll
       for (int s = 0; s < kSteps; ++s) {
         const rt_u32 a[4] = {c.w[r][0][2 * s], c.w[r][1][2 * s], c.w[r][0][2 * s + 1], c.w[r][1][2 * s + 1]};
-#pragma unroll
-        for (int i = 0; i < RT_TILES; ++i) multiply(sum[r][i], a, x[i] + 2 * s, false);
+        multiply(sum[r], a, x + 2 * s, false);
       }
     } else {
       typedef RtCodes<RT_DTYPE, RT_WEIGHT> Codes;
@@ -198,7 +192,7 @@ __device__ __forceinline__ void consume(const Source& source, Chunk& c, Activati
         rt_u32 offset[2];
 #pragma unroll
         for (int h = 0; h < 2; ++h) offset[h] = Codes::offset(RT_ZERO ? c.zero[r][h][p] : Codes::kMiddle);
-        float part[RT_TILES][4];
+        float part[4];
 #pragma unroll
         for (int j = p * 4 / kParts; j < (p + 1) * 4 / kParts; ++j) {
           constexpr int kPairs = 16 / RT_WEIGHT;  // a word
@@ -208,21 +202,14 @@ __device__ __forceinline__ void consume(const Source& source, Chunk& c, Activati
 #pragma unroll
           for (int s = 0; s < kPairs / 2; ++s) {
             const rt_u32 a[4] = {pair[0][2 * s], pair[1][2 * s], pair[0][2 * s + 1], pair[1][2 * s + 1]};
-#pragma unroll
-            for (int i = 0; i < RT_TILES; ++i) {
-              multiply(kScaled ? part[i] : sum[r][i], a, x[i] + j * kPairs + 2 * s,
-                       kScaled && j == p * 4 / kParts && s == 0);
-            }
+            multiply(kScaled ? part : sum[r], a, x + j * kPairs + 2 * s, kScaled && j == p * 4 / kParts && s == 0);
           }
         }
         if constexpr (kScaled) {
           const float upper = RtType<RT_DTYPE>::load(c.scale[r][0][p]) * Codes::kUnits,
                       lower = RtType<RT_DTYPE>::load(c.scale[r][1][p]) * Codes::kUnits;
-#pragma unroll
-          for (int i = 0; i < RT_TILES; ++i) {
-            sum[r][i][0] += upper * part[i][0], sum[r][i][1] += upper * part[i][1];
-            sum[r][i][2] += lower * part[i][2], sum[r][i][3] += lower * part[i][3];
-          }
+          sum[r][0] += upper * part[0], sum[r][1] += upper * part[1];
+          sum[r][2] += lower * part[2], sum[r][3] += lower * part[3];
         }
       }
     }
@@ -244,17 +231,14 @@ __device__ __forceinline__ float read_remote(rt_u32 local, int rank) {
 #endif
 
 // Puts the warp's sums at [warp along k][row of W][row of x].
-__device__ __forceinline__ void put(const float (&sum)[RT_ROWS][RT_TILES][4], float* all, int warp_n, int warp_k,
-                                    int lane) {
+__device__ __forceinline__ void put(const float (&sum)[RT_ROWS][4], float* all, int warp_n, int warp_k, int lane) {
   float* const mine = all + warp_k * kStorage + warp_n * 16 * RT_ROWS * kBlockM;
 #pragma unroll
-  for (int r = 0; r < RT_ROWS; ++r)
-#pragma unroll
-    for (int i = 0; i < RT_TILES; ++i) {
-      float* p = mine + (r * 16 + (lane >> 2)) * kBlockM + i * 8 + (lane & 3) * 2;
-      *reinterpret_cast<float2*>(p) = make_float2(sum[r][i][0], sum[r][i][1]);
-      *reinterpret_cast<float2*>(p + 8 * kBlockM) = make_float2(sum[r][i][2], sum[r][i][3]);
-    }
+  for (int r = 0; r < RT_ROWS; ++r) {
+    float* p = mine + (r * 16 + (lane >> 2)) * kBlockM + (lane & 3) * 2;
+    *reinterpret_cast<float2*>(p) = make_float2(sum[r][0], sum[r][1]);
+    *reinterpret_cast<float2*>(p + 8 * kBlockM) = make_float2(sum[r][2], sum[r][3]);
+  }
 }
 
 // The block's part of the product; `finish(value, row of x, row of W)` gets every element once.
@@ -280,7 +264,7 @@ __device__ __forceinline__ void run(Source source, int first_n, int first_m, int
   // A chunk ahead (of even number at [0]), or this one's.
   Activations near[2];
   if (RT_X_AHEAD == 1 && count > 0) source.load_activations(near[0], first);
-  float sum[RT_ROWS][RT_TILES][4] = {};
+  float sum[RT_ROWS][4] = {};
   // Chunk number `done` + u of the warp, which lies at ring[u]; `more` = there is another one.
   const auto step = [&](int done, int u, bool more) {
     const int chunk = first + (done + u) * kStride;

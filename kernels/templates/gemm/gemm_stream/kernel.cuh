@@ -34,12 +34,8 @@ extern "C" __global__ void __launch_bounds__(weight_stream::kThreads)
       const int row = min(first_n + (warp_n * RT_ROWS + r) * 16 + h * 8 + (lane >> 2), n - 1);
       source.w[r][h] = reinterpret_cast<const char*>(b + (batch * n + row) * ldb);
     }
-#pragma unroll
-  for (int i = 0; i < RT_TILES; ++i) {
-    // Rows past m repeat the last one: their sums are thrown away.
-    const int row = i * 8 + (lane >> 2);
-    source.x[i] = a + (batch * m + min(row, m - 1)) * lda;
-  }
+  // Rows past m repeat the last one: their sums are thrown away.
+  source.x = a + (batch * m + min(lane >> 2, m - 1)) * lda;
   RtEpilogueArgs args;
 #if RT_BETA
   args.c = c;

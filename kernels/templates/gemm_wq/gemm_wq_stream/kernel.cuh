@@ -31,12 +31,8 @@ extern "C" __global__ void __launch_bounds__(weight_stream::kThreads)
       source.zeros[r][h] = zeros + row * groups;
 #endif
     }
-#pragma unroll
-  for (int i = 0; i < RT_TILES; ++i) {
-    // Rows past m repeat the last one: their sums are thrown away.
-    const int row = i * 8 + (lane >> 2);
-    source.x[i] = x + static_cast<size_t>(min(row, m - 1)) * k;
-  }
+  // Rows past m repeat the last one: their sums are thrown away.
+  source.x = x + static_cast<size_t>(min(lane >> 2, m - 1)) * k;
   RtEpilogueArgs args;
 #if RT_BIAS
   args.bias = bias;
