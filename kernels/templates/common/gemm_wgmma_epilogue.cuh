@@ -153,6 +153,18 @@ __device__ __forceinline__ void finish_block(float* v, const RtEpilogueArgs& arg
 #endif
 
 #if !RT_STORE_TMA && !RT_STORE_ROWS
+// One and two results of 8 or 16 bits as they are stored.
+#if RT_QUANTIZED
+typedef rt_u8 Single;
+typedef rt_u16 Pair;
+__device__ __forceinline__ rt_u32 store_pair(float v, float w) { return rt_quantize2<RT_OUT>(v, w); }
+#else
+typedef rt_u16 Single;
+typedef rt_u32 Pair;
+constexpr int kPairOf = RT_OUT == RT_FP32 ? RT_BF16 : RT_OUT;  // fp32 needs only the name
+__device__ __forceinline__ rt_u32 store_pair(float v, float w) { return rt_pack2<kPairOf>(v, w); }
+#endif
+
 // Straight from registers: a warp writes whole sectors of fp32, 8 rows × 8 columns an instruction or two. Of 8 bits it
 // writes quarters of sectors, of 16, which leave so where a cluster has added their sums, halves.
 template <typename T>
@@ -172,15 +184,7 @@ __device__ __forceinline__ void store_block(const float* v, T* d, const Extents&
         *reinterpret_cast<float2*>(p) = make_float2(v[i], v[i + 1]);
       }
     } else {
-#if RT_QUANTIZED
-      const rt_u32 pair = rt_quantize2<RT_OUT>(v[i], v[i + kTogether - 1]);
-      typedef rt_u8 Single;
-      typedef rt_u16 Pair;
-#else
-      const rt_u32 pair = rt_pack2<RT_OUT>(v[i], v[i + kTogether - 1]);
-      typedef rt_u16 Single;
-      typedef rt_u32 Pair;
-#endif
+      const rt_u32 pair = store_pair(v[i], v[i + kTogether - 1]);
       if constexpr (kSwap) {
         *reinterpret_cast<Single*>(p) = static_cast<Single>(pair);
       } else {
