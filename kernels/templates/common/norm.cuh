@@ -80,11 +80,11 @@ __device__ __forceinline__ bool rt_norm_has(int k, int cols) { return RT_FULL ||
 #if RT_QUANT
 // Writes the row's scale and returns its inverse. A row of zeros has scale 0 and stays zeros.
 __device__ __forceinline__ float rt_norm_scale(const RtNormPointers& p, int cols, float largest, RtNormShared* shared) {
-  constexpr float kMax = RT_QUANT == 1 ? rt_quantized_max<RT_FP8_E4M3>() : rt_quantized_max<RT_INT8>();
   RtNormRow::finish();
   largest = RtNormRow::max(largest, &shared->largest);
-  if (threadIdx.x % kRtNormThreads == 0 && rt_norm_rank() == 0 && cols > 0) p.scale[rt_norm_row_number()] = largest / kMax;
-  return largest > 0.0f ? kMax / largest : 0.0f;
+  const RtScale s = rt_scale_of<RT_QUANT == 1 ? RT_FP8_E4M3 : RT_INT8, false>(largest);
+  if (threadIdx.x % kRtNormThreads == 0 && rt_norm_rank() == 0 && cols > 0) p.scale[rt_norm_row_number()] = s.scale;
+  return s.inverse;
 }
 #endif
 
