@@ -238,7 +238,11 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK, RT_RESIDENT) rt_softmax(c
 #endif
                                                                                rt_i64 rows, rt_i64 cols) {
   __shared__ Row::Shared shared;
-  const rt_i64 row = static_cast<rt_i64>(blockIdx.x / RT_CLUSTER) * RT_ROWS + threadIdx.x / kThreads;
+  rt_i64 row = static_cast<rt_i64>(blockIdx.x / RT_CLUSTER) * RT_ROWS + threadIdx.x / kThreads;
+#if RT_CAUSAL
+  // Short and long rows in turn: the memory reads and writes evenly, and no long rows are left for the end.
+  if (row < rows) row = row % 2 == 0 ? row / 2 : rows - 1 - row / 2;
+#endif
   // A row past the end takes part in the barriers with no columns of its own.
   const int length = row < rows ? static_cast<int>(cols) : 0;
   const int head = RT_RAGGED && row < rows ? static_cast<int>(row * cols % RT_VEC) : 0;
