@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "costmodel/ceilings.h"
 
@@ -34,11 +36,15 @@ double CurveAt(const device::v1::BandwidthCurve& curve, double bytes) {
   return left->second + t * (right->second - left->second);
 }
 
-double NamedCurveAt(const Calibration& calibration, absl::string_view mix, double bytes) {
-  for (const device::v1::BandwidthCurve& curve : calibration.curve()) {
-    if (curve.mix() == mix) return CurveAt(curve, bytes);
-  }
-  return 0;
+// Share of what the curve's transfers move that is read; -1 if they don't move device memory.
+double ReadFraction(const device::v1::BandwidthCurve& curve) {
+  if (curve.mix() == "copy") return 0.5;
+  if (curve.mix() == "read") return 1;
+  if (curve.mix() == "write") return 0;
+  absl::string_view mix = curve.mix();
+  int writes = 0;
+  const bool named = absl::ConsumePrefix(&mix, "read_write_") && absl::SimpleAtoi(mix, &writes) && writes > 0;
+  return named ? 1.0 / (1 + writes) : -1;
 }
 
 // Time of the operations by the pipe that needs longest; pipes overlap.
@@ -132,13 +138,20 @@ double ArithmeticIntensity(const Work& work) {
 }
 
 double CalibratedBandwidth(const Calibration& calibration, double bytes, double read_fraction) {
-  const double copy = NamedCurveAt(calibration, "copy", bytes);
-  const double end = NamedCurveAt(calibration, read_fraction >= 0.5 ? "read" : "write", bytes);
-  if (copy <= 0) return end;
-  if (end <= 0) return copy;
-  // Times of the even and the one-sided share add up.
-  const double off = std::min(1.0, std::abs(read_fraction - 0.5) * 2.0);
-  return 1.0 / ((1.0 - off) / copy + off / end);
+  std::vector<std::pair<double, double>> mixes;
+  for (const device::v1::BandwidthCurve& curve : calibration.curve()) {
+    const double fraction = ReadFraction(curve), gbps = CurveAt(curve, bytes);
+    if (fraction >= 0 && gbps > 0) mixes.emplace_back(fraction, gbps);
+  }
+  if (mixes.empty()) return 0;
+  std::sort(mixes.begin(), mixes.end());
+  const auto right = std::lower_bound(mixes.begin(), mixes.end(), std::make_pair(read_fraction, 0.0));
+  if (right == mixes.begin()) return right->second;
+  const auto left = right - 1;
+  if (right == mixes.end()) return left->second;
+  // A mix between two that were measured is some bytes of each: their times add up.
+  const double share = (read_fraction - left->first) / (right->first - left->first);
+  return 1.0 / ((1.0 - share) / left->second + share / right->second);
 }
 
 }  // namespace rooftune

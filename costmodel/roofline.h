@@ -19,7 +19,7 @@ v1::Bounds ComputeBounds(const Work& work, const DeviceProfile& profile, const C
 double ArithmeticIntensity(const Work& work);
 
 // Bandwidth (1e9 B/s) of a transfer of `bytes` of which `read_fraction` is read, interpolated over
-// log(bytes) and mix; 0 if the calibration has no curve.
+// log(bytes) and between the mixes that were measured; 0 if the calibration has no curve.
 double CalibratedBandwidth(const Calibration& calibration, double bytes, double read_fraction);
 
 }  // namespace rooftune

@@ -180,6 +180,24 @@ TEST(CalibrationTest, BandwidthIsInterpolatedOverSizeAndMix) {
   EXPECT_EQ(CalibratedBandwidth(Calibration(), 1e6, 0.5), 0);
 }
 
+TEST(CalibrationTest, MeasuredMixesStandBetweenTheOthers) {
+  Calibration c = MakeCalibration();
+  const double before = CalibratedBandwidth(c, 4e9, 0.25);
+  EXPECT_GT(before, 4295);
+  auto* curve = c.add_curve();
+  curve->set_mix("read_write_3");
+  curve->add_point()->set_bytes(4000000000);
+  curve->mutable_point(0)->set_gbps(4000);
+  c.add_curve()->set_mix("l2_read");
+  *c.mutable_curve(4)->add_point() = curve->point(0);
+  c.mutable_curve(4)->mutable_point(0)->set_gbps(8000);
+  EXPECT_DOUBLE_EQ(CalibratedBandwidth(c, 4e9, 0.25), 4000);
+  // Midway to an even mix, and to writes alone.
+  EXPECT_NEAR(CalibratedBandwidth(c, 4e9, 0.375), 2 / (1 / 4000.0 + 1 / 4295.0), 1e-6);
+  EXPECT_NEAR(CalibratedBandwidth(c, 4e9, 0.125), 2 / (1 / 4000.0 + 1 / 4708.0), 1e-6);
+  EXPECT_DOUBLE_EQ(CalibratedBandwidth(c, 4e9, 0.5), 4295);
+}
+
 TEST(CalibrationTest, AttainableComesFromTheCard) {
   const Calibration c = MakeCalibration();
   const DeviceProfile h200 = Get("h200-sxm");

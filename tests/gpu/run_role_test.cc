@@ -190,7 +190,7 @@ TEST_F(RunRoleTest, CalibratesWithinAMinute) {
   std::printf("%s\n%s\n", result->message().c_str(), result->calibration().DebugString().c_str());
   const auto& calibration = result->calibration();
   EXPECT_LT(calibration.wall_s(), 60);
-  ASSERT_EQ(calibration.curve_size(), 4);
+  ASSERT_EQ(calibration.curve_size(), 7);
   for (const auto& curve : calibration.curve()) {
     ASSERT_GT(curve.point_size(), 0) << curve.mix();
     for (const auto& point : curve.point()) EXPECT_GT(point.gbps(), 0);

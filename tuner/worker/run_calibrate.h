@@ -26,7 +26,8 @@ class Calibrator {
   const std::string& notes() const { return notes_; }
 
  private:
-  absl::Status Curve(const std::string& mix, device::v1::BandwidthCurve* curve);
+  // `writes`: bytes written for each that is read; 0 = `mix` says it.
+  absl::Status Curve(const std::string& mix, device::v1::BandwidthCurve* curve, int writes = 0);
   absl::Status L2Curve(device::v1::BandwidthCurve* curve);
   absl::Status Launches(device::v1::Calibration* calibration);
   absl::Status Pipes(device::v1::Calibration* calibration);

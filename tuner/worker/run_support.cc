@@ -18,6 +18,9 @@ constexpr int64_t kTileBytes = 32 << 10;
 constexpr int kStreamBlock = 512;
 constexpr int64_t kCopyTileBytes = 4 << 10;
 constexpr int kCopyBlock = 256;
+constexpr int64_t kMixTileBytes = 2 << 10;
+constexpr int kMixBlock = 128;
+constexpr int64_t kMixMostTiles = 8;
 constexpr int kElementBlock = 256;
 constexpr unsigned kScrubBlock = 1024;
 
@@ -164,12 +167,17 @@ absl::Status SupportModule::Write(cuda::DevicePtr to, int64_t bytes) {
 
 absl::Status SupportModule::ReadWrite(cuda::DevicePtr from, int64_t read_bytes, cuda::DevicePtr to,
                                       int64_t write_bytes) {
+  const int64_t read_tiles = CeilDiv(read_bytes, kMixTileBytes), write_tiles = CeilDiv(write_bytes, kMixTileBytes);
+  const auto [less, more] = std::minmax(read_tiles, write_tiles);
+  const int64_t blocks = std::max({int64_t{1}, less, CeilDiv(more, kMixMostTiles)});
   ArgumentPack pack;
   pack.AddPointer(from);
   pack.AddInt64(read_bytes);
+  pack.AddInt64(CeilDiv(read_tiles << 32, blocks));
   pack.AddPointer(to);
   pack.AddInt64(write_bytes);
-  return Launch("rt_read_write", TileGrid(std::max(read_bytes, write_bytes)), kStreamBlock, std::move(pack));
+  pack.AddInt64(CeilDiv(write_tiles << 32, blocks));
+  return Launch("rt_read_write", blocks, kMixBlock, std::move(pack));
 }
 
 absl::Status SupportModule::L2Read(cuda::DevicePtr from, int64_t bytes, int repeats) {

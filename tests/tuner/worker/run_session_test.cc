@@ -782,13 +782,16 @@ TEST_F(RunSessionTest, AFaultInARaceEndsItForAll) {
 TEST_F(RunSessionTest, CalibratesWhatIsThere) {
   cuda_.free_bytes = int64_t{1} << 30;
   cuda_.duration_us["rt_copy"] = 100;
+  cuda_.duration_us["rt_read_write"] = 33;
   cuda_.duration_us["rt_empty"] = 0.5;
   worker::v1::CalibrateRequest request;
   request.set_support_cubin(FakeCuda::Cubin());
   const auto result = session_->Calibrate(request);
   ASSERT_EQ(result.outcome(), v1::OK) << result.message();
   EXPECT_THAT(result.message(), HasSubstr("no rates of matrix products"));
-  ASSERT_EQ(result.calibration().curve_size(), 4);
+  ASSERT_EQ(result.calibration().curve_size(), 7);
+  EXPECT_EQ(result.calibration().curve(3).mix(), "read_write_2");
+  EXPECT_NEAR(result.calibration().curve(3).point(0).gbps(), 65536 / 33.0 * 1e-3, 1e-3);
   const auto& copy = result.calibration().curve(0);
   EXPECT_EQ(copy.mix(), "copy");
   ASSERT_GE(copy.point_size(), 5);
