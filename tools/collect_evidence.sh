@@ -4,6 +4,7 @@
 # OUT/<suite>/<date>-variants.jsonl.gz. BIN holds the binaries (build/release/bin). Needs a GPU; takes a
 # few minutes. `tools/summarize.py` makes docs/evidence/summary.json and the tables from such files.
 #   ROOFTUNE_SUITES   only these suites ("gemm_fp8 rows rows-variants"), so that they can be split over several cards
+#   ROOFTUNE_ONLY     only operators that match this extended regular expression
 #   ROOFTUNE_TRIALS   trials a sweep (160)
 #   ROOFTUNE_SECONDS  no further sweep starts after so long
 #   ROOFTUNE_AFTER    a command to run last, beside the daemon
@@ -27,7 +28,7 @@ suite() {
   local name=$1 part=${2:+-$2} sweeps=() op sweep
   [[ " ${ROOFTUNE_SUITES:-$name$part} " == *" $name$part "* ]] || return 0
   while read -r op; do
-    [ -n "$op" ] || continue
+    [[ -n $op && $op =~ ${ROOFTUNE_ONLY:-.} ]] || continue
     [ "$SECONDS" -lt "${ROOFTUNE_SECONDS:-86400}" ] || { echo "left out: $op"; continue; }
     # shellcheck disable=SC2086
     sweep=$(rooftune tune $op --max-trials "$trials" --seed 7 --detach)
@@ -184,6 +185,8 @@ rmsnorm rows=16384 cols=8192 dtype=fp16 act=gelu
 rmsnorm rows=16384 cols=8192 dtype=fp32
 layernorm rows=16384 cols=8192 dtype=bf16 bias=1 quant=fp8_e4m3
 layernorm rows=16384 cols=8192 dtype=fp32 bias=1
+layernorm rows=16384 cols=8192 dtype=bf16 residual=1 pre=gelu bias=1
+rmsnorm rows=16384 cols=8192 dtype=bf16 pre=silu quant=int8
 glu rows=16384 cols=14336 dtype=bf16 packed=0 act=gelu
 glu rows=16384 cols=14336 dtype=fp16 packed=0 quant=int8
 rope tokens=16384 heads_q=32 heads_kv=8 head_dim=128 dtype=bf16 style=interleaved

@@ -10,7 +10,7 @@ A row is the record of one sweep that is served, with the baselines of the same 
 library, the best template of the same race has a row of its own. Or it is of a comparison in
 `DEVICE/peers/` (tests/bench/peers) the best template's time beside its peers, and where the daemon serves the vendor's
 library one more for that. A table stands between `<!-- evidence:SUITE -->` and `<!-- /evidence -->`; comparisons are not in
-it (docs/performance.md has them).
+it (docs/performance.md has them), and of an operator that was measured again only the newest row is.
 """
 import argparse
 import gzip
@@ -289,8 +289,20 @@ def us(value) -> str:
     return f"{value:.4g}" if value < 1000 else f"{value:.0f}"
 
 
+def newest(rows: list) -> list:
+    """Of an operator that was measured several times on one device, the rows of the newest file."""
+    def key(row):
+        return row["device"], row["op"], row["dtype"], *row["shape"].values()
+    def age(row):
+        return row["date"], pathlib.PurePosixPath(row["source"]).name.split(".")[0]
+    latest = {}
+    for row in rows:
+        latest[key(row)] = max(latest.get(key(row), ("",)), age(row))
+    return [row for row in rows if age(row) == latest[key(row)]]
+
+
 def table(rows: list, suite: str) -> str:
-    rows = [row for row in rows if row["suite"] == suite and "/peers/" not in row["source"]]
+    rows = newest([row for row in rows if row["suite"] == suite and "/peers/" not in row["source"]])
     if not rows:
         raise EvidenceError(f"no evidence of suite '{suite}'")
     names = sorted({name for row in rows for name in row["baselines"]})

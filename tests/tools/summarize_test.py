@@ -148,6 +148,24 @@ class SummarizeTest(unittest.TestCase):
         page.write_text("<!-- evidence:smoke -->\n", encoding="utf-8")
         self.expect_failure("without its end", "--check-tables", str(page))
 
+    def test_tables_have_the_newest_measurement_of_an_operator(self):
+        page = self.root / "README.md"
+        page.write_text("<!-- evidence:smoke -->\n<!-- /evidence -->\n", encoding="utf-8")
+        self.run_tool("--table", str(page))
+        before = page.read_text(encoding="utf-8").count("\n| `")
+        # Again on the same day: a file of a later name, in which one operator is faster and another is not at all.
+        kept = [line for line in self.lines if "run" in line or line.get("sweep", {}).get("name") == self.record("r0")["sweep"]]
+        again = json.loads(json.dumps(kept + [{"record": self.record("r0")}]))
+        again[-1]["record"]["measurement"]["median_us"] = 6.25
+        data = "".join(json.dumps(line) + "\n" for line in again).encode()
+        (self.file.parent / "run-2.jsonl.gz").write_bytes(gzip.compress(data, mtime=0))
+        self.rows()
+        self.assertEqual(self.run_tool("--table", str(page))[0], 0)
+        text = page.read_text(encoding="utf-8")
+        self.assertEqual(text.count("\n| `"), before)
+        self.assertIn("| gemm_mma | 6.25 |", text)
+        self.assertNotIn("| gemm_mma | 6.5 |", text)
+
     def test_bad_files(self):
         self.file.write_bytes(self.file.read_bytes()[:40])
         self.expect_failure("run.jsonl.gz")
