@@ -1,8 +1,8 @@
 // make_batch DIR [--profile ID]: writes request frames for `rooftune-worker run --batch`, so that a kernel can be run
-// under a tool like compute-sanitizer. DIR/TEMPLATE.frames: the smallest and ragged operators of
-// tests/data/mutants/mutants.json, each by the template's default and one other configuration.
-// DIR/race-MUTANT.frames: a kernel with a planted race that verification may not notice. Compiles for GPU 0 of this
-// machine, or for a modelled device.
+// under a tool like compute-sanitizer. DIR/TEMPLATE.frames: the small and ragged operators of
+// tests/data/mutants/mutants.json, each by the template's default and one other configuration; the smallest there is,
+// if a template is for large ones. DIR/race-MUTANT.frames: a kernel with a planted race that verification may not
+// notice. Compiles for GPU 0 of this machine, or for a modelled device.
 //
 // make_batch --show FILE: what the answers in FILE say; exit code 1 if one of them is not OK.
 #include <fcntl.h>
@@ -79,13 +79,23 @@ int64_t LargestTensor(const TemplateLibrary& library, const Op& op) {
 }
 
 absl::Status AddTemplates(KernelLab& lab, std::vector<Job>* jobs) {
+  // Operators of every template by size.
+  std::map<const KernelTemplate*, std::multimap<int64_t, Op>> operators;
   for (const CorrectCase& one : lab.suite().correct) {
     RT_ASSIGN_OR_RETURN(const Op op, lab.library().ops().Parse(one.op));
-    if (LargestTensor(lab.library(), op) > kLargestElements) continue;
     for (const KernelTemplate* kernel : lab.library().For(op, lab.device())) {
+      operators[kernel].emplace(LargestTensor(lab.library(), op), op);
+    }
+  }
+  for (const auto& [kernel, by_size] : operators) {
+    int taken = 0;
+    for (const auto& [elements, op] : by_size) {
+      // A template for large operators alone gets its smallest.
+      if (elements > kLargestElements && taken > 0) break;
       const auto configs = SpreadConfigs(*kernel, op, lab.device(), kConfigs);
       if (!configs.ok()) continue;  // not for this shape
       AddProblem(lab, kernel->id(), *kernel, op, *configs, nullptr, jobs);
+      ++taken;
     }
   }
   return absl::OkStatus();

@@ -230,7 +230,9 @@ struct Consumer {
 #pragma unroll
     for (int j = 0; j < kSums; ++j) sums[0][j] += scale[p][j / 2 % 2] * part[0][j];
   }
+  // Codes and scales are read by every lane, not by the tensor cores alone.
   __device__ __forceinline__ void release(int stage) const {
+    __syncwarp();
     if (lane == 0) rt_barrier_arrive(shared.empty(stage));
   }
 
