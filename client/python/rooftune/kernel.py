@@ -187,7 +187,16 @@ class Kernel:
             addresses[tensor.name] = address
             if tensor.role != "INPUT":
                 outputs[tensor.name] = value
+        self._check_apart(addresses)
         return addresses, outputs
+
+    def _check_apart(self, addresses):
+        # A kernel may read its inputs again, or in another block, after it has written.
+        owners = {}
+        for tensor in self._tensors:
+            other = owners.setdefault(addresses[tensor.name], tensor)
+            if other is not tensor and "OUTPUT" in (other.role, tensor.role):
+                raise ValueError(f"tensors {other.name!r} and {tensor.name!r} are at one address: an output needs memory of its own")
 
     @staticmethod
     def _check_launch(launch):

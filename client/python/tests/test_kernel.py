@@ -9,7 +9,7 @@ import rooftune
 from rooftune import Kernel, Record, CudaError
 from fakes import FakeDriver, FakeTensor
 
-A, B, D = 0x10000, 0x20000, 0x30000
+A, B, C, D = 0x10000, 0x20000, 0x40000, 0x30000
 
 
 class KernelTest(unittest.TestCase):
@@ -50,6 +50,14 @@ class KernelTest(unittest.TestCase):
     def test_scalar_defaults(self):
         self.kernel()(a=A, b=B, d=D)
         self.assertEqual(self.drivers[0].launches()[1][-1][1], struct.pack("<f", 1.5))
+
+    def test_outputs_have_memory_of_their_own(self):
+        with self.assertRaisesRegex(ValueError, "'b' and 'd' are at one address"):
+            self.kernel()(a=A, b=B, d=B)
+        self.kernel()(a=A, b=A, d=D)  # inputs may be the same
+        record = fakes.gemm_record()
+        next(t for t in record.plan.tensor if t.name == "d").role = record.plan.tensor[0].INOUT
+        self.assertEqual(self.kernel(record)(a=A, b=B, d=D), {"d": D})
 
     def test_large_clusters_are_allowed_once(self):
         record = fakes.gemm_record()
@@ -103,9 +111,9 @@ class KernelTest(unittest.TestCase):
         record.plan.launch[0].argument.add(tensor_map={"tensor": "a", "dtype": 3}, size=128)
         kernel = self.kernel(record)
         with unittest.mock.patch("rooftune.kernel._MAX_TENSOR_MAPS", 2):
-            for a in (A, B, D, D, A):
+            for a in (A, B, C, C, A):
                 kernel(a=a, b=B, d=D)
-        self.assertEqual([c[1] for c in self.drivers[0].calls if c[0] == "tensor_map"], [A, B, D, A])
+        self.assertEqual([c[1] for c in self.drivers[0].calls if c[0] == "tensor_map"], [A, B, C, A])
 
     def test_another_architecture(self):
         with self.assertRaisesRegex(CudaError, "for sm_90, GPU 2 is sm_100"):
