@@ -4,18 +4,10 @@
 #include <cmath>
 #include <set>
 
-#include "kernels/generate.h"
-#include "kernels/host_reference.h"
+#include "tests/kernels/host_reference_instance.h"
 
 namespace rooftune {
 namespace {
-
-constexpr uint64_t kSeed = 42;
-
-const OpCatalog& Catalog() {
-  static const OpCatalog* const catalog = new OpCatalog(*OpCatalog::Builtin());
-  return *catalog;
-}
 
 Work WorkOf(const std::string& text) { return *Catalog().Find("gemm_wq")->ComputeWork(*Catalog().Parse(text)); }
 
@@ -25,37 +17,6 @@ int64_t OpsOn(const Work& work, const std::string& pipe) {
     if (one.pipe == pipe) ops += static_cast<int64_t>(one.ops);
   }
   return ops;
-}
-
-// All tensors of a small instance, generated whole.
-struct Instance {
-  Op op;
-  std::map<std::string, std::vector<double>> data;
-};
-
-Instance Make(const std::string& text) {
-  Instance in;
-  in.op = *Catalog().Parse(text);
-  const auto tensors = Catalog().Find("gemm_wq")->Tensors(in.op);
-  for (size_t t = 0; t < tensors->size(); ++t) {
-    const OpTensorInstance& tensor = (*tensors)[t];
-    for (int64_t i = 0; i < tensor.elements; ++i) {
-      in.data[tensor.spec.name()].push_back(
-          GenerateElement(kSeed, static_cast<uint32_t>(t), i, static_cast<float>(tensor.fill_mean),
-                          static_cast<float>(tensor.fill_stddev), tensor.spec.dtype()));
-    }
-  }
-  return in;
-}
-
-std::vector<ReferenceValue> All(const Instance& in) {
-  std::vector<int64_t> indices;
-  for (size_t i = 0; i < in.data.at("y").size(); ++i) indices.push_back(static_cast<int64_t>(i));
-  const auto reference = MakeHostReference(*Catalog().Find("gemm_wq"), in.op, kSeed, {});
-  EXPECT_TRUE(reference.ok()) << reference.status();
-  const auto values = (*reference)->Evaluate("y", indices);
-  EXPECT_TRUE(values.ok()) << values.status();
-  return *values;
 }
 
 // Products, zero points and scales counted one by one.
@@ -104,7 +65,7 @@ TEST(GemmWqTest, QuantisedWeightsByTheirDefinition) {
     const bool int4 = attributes.find("int4") != std::string::npos,
                zeros = attributes.find("zero=1") != std::string::npos;
     const int groups = attributes.find("group=0") != std::string::npos ? 1 : 3;
-    const auto y = All(in);
+    const auto y = in.All("y");
     std::set<int> codes;
     for (int i = 0; i < m; ++i) {
       for (int j = 0; j < n; ++j) {

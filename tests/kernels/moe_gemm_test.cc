@@ -8,20 +8,13 @@
 #include <set>
 
 #include "kernels/generate.h"
-#include "kernels/host_reference.h"
+#include "tests/kernels/host_reference_instance.h"
 
 namespace rooftune {
 namespace {
 
 using ::testing::Each;
 using ::testing::Ge;
-
-constexpr uint64_t kSeed = 42;
-
-const OpCatalog& Catalog() {
-  static const OpCatalog* const catalog = new OpCatalog(*OpCatalog::Builtin());
-  return *catalog;
-}
 
 Work WorkOf(const std::string& text) { return *Catalog().Find("moe_gemm")->ComputeWork(*Catalog().Parse(text)); }
 
@@ -95,51 +88,10 @@ TEST(MoeGemmTest, RefusesWhatDoesNotGoTogether) {
   for (const char* good : {" topk=2 gather=1", " scatter=1 weighted=1", " rows_max=97 layout=masked"}) {
     EXPECT_TRUE(Catalog().Parse(plain + good).ok()) << good;
   }
-  for (const char* bad :
-       {" topk=2", " topk=5 gather=1", " weighted=1", " gather=1 weighted=1", " rows_max=97",
-        " rows_max=97 layout=masked scatter=1", " rows_max=95 layout=masked", " layout=masked"}) {
+  for (const char* bad : {" topk=2", " topk=5 gather=1", " weighted=1", " gather=1 weighted=1", " rows_max=97",
+                          " rows_max=97 layout=masked scatter=1", " rows_max=95 layout=masked", " layout=masked"}) {
     EXPECT_FALSE(Catalog().Parse(plain + bad).ok()) << bad;
   }
-}
-
-// All tensors of a small instance, generated whole.
-struct Instance {
-  Op op;
-  std::map<std::string, std::vector<double>> data;
-};
-
-Instance Make(const std::string& text) {
-  Instance in;
-  in.op = *Catalog().Parse(text);
-  const auto tensors = Catalog().Find("moe_gemm")->Tensors(in.op);
-  for (size_t t = 0; t < tensors->size(); ++t) {
-    const OpTensorInstance& tensor = (*tensors)[t];
-    const uint32_t number = static_cast<uint32_t>(t);
-    std::vector<double>& data = in.data[tensor.spec.name()];
-    for (int64_t i = 0; i < tensor.elements; ++i) {
-      if (tensor.fill_total > 0) {
-        const int64_t groups = tensor.elements - (tensor.fill_offsets ? 1 : 0);
-        const auto start = [&](int64_t g) { return GenerateGroupStart(kSeed, number, g, groups, tensor.fill_total); };
-        data.push_back(static_cast<double>(tensor.fill_offsets ? start(i) : start(i + 1) - start(i)));
-      } else if (tensor.fill_range > 0) {
-        data.push_back(static_cast<double>(GenerateDistinctIndex(kSeed, number, i, tensor.fill_range)));
-      } else {
-        data.push_back(GenerateElement(kSeed, number, i, static_cast<float>(tensor.fill_mean),
-                                       static_cast<float>(tensor.fill_stddev), tensor.spec.dtype()));
-      }
-    }
-  }
-  return in;
-}
-
-std::vector<ReferenceValue> All(const Instance& in, const std::string& tensor) {
-  std::vector<int64_t> indices(in.data.at(tensor).size());
-  std::iota(indices.begin(), indices.end(), 0);
-  const auto reference = MakeHostReference(*Catalog().Find("moe_gemm"), in.op, kSeed, {});
-  EXPECT_TRUE(reference.ok()) << reference.status();
-  const auto values = (*reference)->Evaluate(tensor, indices);
-  EXPECT_TRUE(values.ok()) << values.status();
-  return *values;
 }
 
 // One row of y by its definition.
@@ -169,7 +121,7 @@ TEST(MoeGemmTest, RoutedRowsByTheirDefinition) {
         "topk=3 dtype=bf16 gather=1 scatter=1 weighted=1", "topk=3 dtype=fp8_e4m3 gather=1", "dtype=fp8_e4m3"}) {
     const int64_t topk = attributes.find("topk=3") != std::string::npos ? 3 : 1;
     const Instance in = Make("moe_gemm m=30 n=136 k=144 experts=5 " + attributes);
-    const auto y = All(in, "y");
+    const auto y = in.All("y");
     const auto& offsets = in.data.at("groups");
     std::set<int64_t> rows;
     for (int64_t expert = 0; expert < 5; ++expert) {
@@ -187,7 +139,7 @@ TEST(MoeGemmTest, RoutedRowsByTheirDefinition) {
 
 TEST(MoeGemmTest, RowsPastAMaskedCountStay) {
   const Instance in = Make("moe_gemm m=30 n=8 k=144 experts=5 rows_max=24 dtype=bf16 layout=masked");
-  const auto y = All(in, "y_masked");
+  const auto y = in.All("y_masked");
   int64_t kept = 0;
   for (int64_t expert = 0; expert < 5; ++expert) {
     for (int64_t row = 0; row < 24; ++row) {
