@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # collect_sweeps.sh OUT [BIN]: random sweeps of bf16 GEMMs over the layers of several models, every trial with its
 # registers, spills and time: what the cost model is fitted to and judged by. Layers are the distinct n × k of
-# tests/bench/peers/gemm_shapes.csv, each with the m of ROOFTUNE_M. One evidence file, OUT/gemm_space/DATE-PART.jsonl.gz.
+# tests/bench/peers/gemm_shapes.csv, each with the m of ROOFTUNE_M. One evidence file, OUT/gemm_space/DATE-PART.jsonl.xz:
+# many trials, so packed as small as can be. tools/sweep_space.py makes the table of them.
 # Needs a GPU that nobody else uses; several cards share the work by ROOFTUNE_PART.
 #   ROOFTUNE_TRIALS   compiled candidates a shape (240)
 #   ROOFTUNE_M        rows (16 256 2048)
@@ -39,4 +40,5 @@ for m in ${ROOFTUNE_M:-16 256 2048}; do
 done
 [ ${#sweeps[@]} -gt 0 ] || { echo "nothing was swept" >&2; exit 1; }
 mkdir -p "$out"
-rooftune export "${sweeps[@]}" --suite gemm_space -o "$out/$(date -u +%Y%m%d)-${part/\//of}.jsonl.gz"
+rooftune export "${sweeps[@]}" --suite gemm_space -o "$work/sweeps.jsonl"
+xz -9e <"$work/sweeps.jsonl" >"$out/$(date -u +%Y%m%d)-${part/\//of}.jsonl.xz"
