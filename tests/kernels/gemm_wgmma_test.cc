@@ -195,6 +195,37 @@ TEST(GemmWgmmaTest, ResultsThatDoNotLeaveThroughTmaAndBeta) {
   EXPECT_EQ(launch.argument(5).scalar(), "beta_value");
 }
 
+// TMA moves multiples of 16 bytes; a plan that stores by it does not serve rows that are none.
+TEST(GemmWgmmaTest, ResultsOfBytesLeaveThroughTmaWhereItCanCarryThem) {
+  const DeviceProfile h200 = Profile("h200-sxm");
+  const Op wide = Gemm("m=4096 n=4096 k=4096 dtype=bf16 out=int8"),
+           narrow = Gemm("m=4096 n=4104 k=4096 dtype=bf16 out=int8");
+  Config config = *Wgmma().DefaultConfig(wide, h200);
+  auto plan = Wgmma().Plan(wide, config, h200);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const v1::TensorMap& d = plan->launch(0).argument(2).tensor_map();
+  ASSERT_EQ(d.tensor(), "d");
+  EXPECT_EQ(d.stride_bytes(0).value(), 4096);
+  // Rows of 128 bytes, or of 64 where n has the side of 64 rows.
+  EXPECT_EQ(d.box(0).value(), 128);
+  EXPECT_EQ(d.box(1).value(), 64);
+  EXPECT_EQ(d.swizzle(), 3);
+  EXPECT_EQ(CheckPreconditions(*plan, narrow).code(), absl::StatusCode::kFailedPrecondition);
+  const Op few = Gemm("m=16 n=4096 k=4096 dtype=bf16 out=int8");
+  config = *Wgmma().DefaultConfig(few, h200);
+  ASSERT_EQ(config.at("swap_ab"), 1);
+  ASSERT_EQ(config.at("split_k"), 1);
+  plan = Wgmma().Plan(few, config, h200);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->launch(0).argument(2).tensor_map().box(0).value(), 64);
+  EXPECT_EQ(plan->launch(0).argument(2).tensor_map().swizzle(), 2);
+  plan = Wgmma().Plan(narrow, *Wgmma().DefaultConfig(narrow, h200), h200);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const auto& argument : plan->launch(0).argument()) {
+    EXPECT_FALSE(argument.has_tensor_map() && argument.tensor_map().tensor() == "d");
+  }
+}
+
 // Warpgroups that take turns have a whole tile each; clusters divide the tiles and are not used to add shares of k.
 TEST(GemmWgmmaTest, TurnsAndClustersAreOfferedWhereTheyWork) {
   const DeviceProfile h200 = Profile("h200-sxm");

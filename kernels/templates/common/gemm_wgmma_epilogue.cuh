@@ -57,9 +57,6 @@ struct Addends {
   float scale_m[2], scale_n[2];
   __device__ __forceinline__ float scale_of(int i) const { return scale_m[i % 2] * scale_n[i / 2]; }
 #endif
-#if RT_QUANTIZED
-  float scale_d;
-#endif
 #if RT_BIAS
   RtBias bias[2];
   __device__ __forceinline__ float bias_of(int i) const { return RtType<RT_BIAS_DTYPE>::load(bias[i / 2]); }
@@ -79,9 +76,6 @@ struct Addends {
 #pragma unroll
     for (int i = 0; i < 2; ++i) load_one(scale_n[i], args.scale_b + x + i * 8, x + i * 8 < e.n);
 #endif
-#if RT_QUANTIZED
-    load_one(scale_d, args.scale_d, true);
-#endif
 #if RT_BIAS
 #pragma unroll
     for (int i = 0; i < 2; ++i) load_one(bias[i], args.bias + x + i * 8, x + i * 8 < e.n);
@@ -98,9 +92,6 @@ struct Addends {
   float scale_m[2];
   Two<RT_FP32> scale_n;
   __device__ __forceinline__ float scale_of(int i) const { return scale_m[i / 2] * scale_n.at(i % 2); }
-#endif
-#if RT_QUANTIZED
-  float scale_d;
 #endif
 #if RT_BIAS
   Two<RT_BIAS_DTYPE> bias;
@@ -121,9 +112,6 @@ struct Addends {
     for (int i = 0; i < 2; ++i) load_one(scale_m[i], args.scale_a + x + i * 8, x + i * 8 < e.m);
     load_two(scale_n, args.scale_b + y, y < e.n);
 #endif
-#if RT_QUANTIZED
-    load_one(scale_d, args.scale_d, true);
-#endif
 #if RT_BIAS
     load_two(bias, args.bias + y, y < e.n);
 #endif
@@ -131,7 +119,17 @@ struct Addends {
 };
 #endif
 
-__device__ __forceinline__ void finish_block(float* v, const RtEpilogueArgs& args, const Addends& addends) {
+// What 8-bit results are multiplied with. Volatile as above: it need not be held while tiles are multiplied.
+__device__ __forceinline__ float scale_of_results([[maybe_unused]] const RtEpilogueArgs& args) {
+  float scale = 1.0f;
+#if RT_QUANTIZED
+  load_one(scale, args.scale_d, true);
+#endif
+  return scale;
+}
+
+__device__ __forceinline__ void finish_block(float* v, const RtEpilogueArgs& args, const Addends& addends,
+                                             [[maybe_unused]] float scale_d) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     v[i] *= args.alpha;
@@ -146,7 +144,7 @@ __device__ __forceinline__ void finish_block(float* v, const RtEpilogueArgs& arg
 #endif
     v[i] = rt_activate(v[i]);
 #if RT_QUANTIZED
-    v[i] *= addends.scale_d;
+    v[i] *= scale_d;
 #endif
   }
 }
@@ -218,19 +216,39 @@ __device__ __forceinline__ void store_matrices(rt_u32 to, const rt_u32* r, bool 
 
 // XOR of the 16-byte chunk of a row, as TMA's swizzle of 128, 64, 32 or no bytes has it.
 __device__ __forceinline__ int store_swizzle(int row) {
-  if (kStoreColumns == 64) return row & 7;
-  if (kStoreColumns == 32) return row >> 1 & 3;
-  if (kStoreColumns == 16) return row >> 2 & 1;
+  if (kStoreRow == 128) return row & 7;
+  if (kStoreRow == 64) return row >> 1 & 3;
+  if (kStoreRow == 32) return row >> 2 & 1;
   return 0;
 }
 
-// Where this lane's row of the matrices that start at block `j` (8 of y) goes within a box. The four matrices are
+// Of 16-bit results: where this lane's row of the matrices that start at block `j` (8 of y) goes within a box. The four matrices are
 // (x 0, y 0) (x 8, y 0) (x 0, y 8) (x 8, y 8).
 __device__ __forceinline__ rt_u32 store_offset(int warp, int lane, int j) {
   const int x_half = lane >> 3 & 1, y_block = j + (lane >> 4);
   const int row = kSwap ? y_block * 8 + (lane & 7) : warp * 16 + x_half * 8 + (lane & 7);
   const int chunk = kSwap ? warp * 2 + x_half : y_block;
-  return row * kStoreColumns * 2 + ((chunk ^ store_swizzle(row)) << 4);
+  return row * kStoreRow + ((chunk ^ store_swizzle(row)) << 4);
+}
+#endif
+
+#if RT_STORE_TMA && RT_QUANTIZED
+// Block `j` (8 of y) of a box of bytes: the lanes of an instruction meet in no bank, whichever side lies along rows.
+__device__ __forceinline__ void store_bytes(rt_u32 box, int warp, int lane, int j, const float* v) {
+  const auto place = [&](int row, int column) {
+    return box + row * kStoreRow + ((column >> 4 ^ store_swizzle(row)) << 4) + (column & 15);
+  };
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int x = warp * 16 + (lane >> 2) + h * 8, y = j * 8 + (lane & 3) * 2;
+    const rt_u32 pair = rt_quantize2<RT_OUT>(v[h * 2], v[h * 2 + 1]);
+    if constexpr (kSwap) {
+      asm volatile("st.shared.u8 [%0], %1;" ::"r"(place(y, x)), "r"(pair) : "memory");
+      asm volatile("st.shared.u8 [%0], %1;" ::"r"(place(y + 1, x)), "r"(pair >> 8) : "memory");
+    } else {
+      asm volatile("st.shared.u16 [%0], %1;" ::"r"(place(x, y)), "h"(static_cast<rt_u16>(pair)) : "memory");
+    }
+  }
 }
 #endif
 
@@ -241,6 +259,7 @@ __device__ __forceinline__ void store_tile(Sums& sums, const RtEpilogueArgs& arg
                                            const RtTensorMap& map_d, rt_u32 buffers, int& at, int batch, int x, int y,
                                            int group) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
+  const float scale_d = scale_of_results(args);
 #pragma unroll
   for (int box = 0; box < kBlocksX * kStoresY; ++box) {
     const int i = box / kStoresY, y0 = box % kStoresY * kStoreY;
@@ -257,17 +276,23 @@ __device__ __forceinline__ void store_tile(Sums& sums, const RtEpilogueArgs& arg
         addends[h].load(args, e, batch, x_lane, y_lane + (j + h) * 8);
       }
       const bool four = j + 1 < kStoreY / 8;
-      rt_u32 packed[4];
+      [[maybe_unused]] rt_u32 packed[4];
 #pragma unroll
       for (int h = 0; h < (four ? 2 : 1); ++h) {
         float v[4];
 #pragma unroll
         for (int s = 0; s < 4; ++s) v[s] = static_cast<float>(sums[i][(y0 / 8 + j + h) * 4 + s]);
-        finish_block(v, args, addends[(j + h) % kAhead]);
+        finish_block(v, args, addends[(j + h) % kAhead], scale_d);
+#if RT_QUANTIZED
+        store_bytes(buffer, warp, lane, j + h, v);
+#else
         packed[h * 2] = rt_pack2<RT_OUT>(v[0], v[1]);
         packed[h * 2 + 1] = rt_pack2<RT_OUT>(v[2], v[3]);
+#endif
       }
+#if !RT_QUANTIZED
       store_matrices<kSwap>(buffer + store_offset(warp, four ? lane : lane & 15, j), packed, four);
+#endif
     }
     rt_async_fence();
     const bool leader = (threadIdx.x & 127) == 0;
@@ -323,6 +348,7 @@ __device__ __forceinline__ void reduce_tile(const Sums& sums, const Parts& parts
   }
   if (Parts::quads(work.share) == 0) return;
   RtOut* const matrix = args.d + static_cast<size_t>(work.batch) * e.m * e.n;
+  const float scale_d = scale_of_results(args);
   rt_barrier_wait(parts.arrived, 0);
 #pragma unroll
   for (int q = 0; q < kQuads; ++q) {
@@ -343,7 +369,7 @@ __device__ __forceinline__ void reduce_tile(const Sums& sums, const Parts& parts
       }
       v[0] += f.x, v[1] += f.y, v[2] += f.z, v[3] += f.w;
     }
-    finish_block(v, args, addends);
+    finish_block(v, args, addends, scale_d);
     store_block(v, matrix, e, xi, yi);
   }
 }

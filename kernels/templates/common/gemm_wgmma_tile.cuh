@@ -16,9 +16,11 @@
 #ifndef RT_GATHER
 #define RT_GATHER 0
 #endif
-// 16-bit results leave through shared memory and TMA; fp32 ones straight from registers, whose layout fills sectors, and
-// so do those of 8 bits, of which there are few bytes.
+// Optional: results leave through shared memory and TMA, as those of 8 and 16 bits do that are whole; fp32 ones go straight
+// from registers, whose layout fills sectors.
+#ifndef RT_STORE_TMA
 #define RT_STORE_TMA (!RT_PARTIAL && !RT_CLUSTER && !RT_STORE_ROWS && (RT_OUT == RT_FP16 || RT_OUT == RT_BF16))
+#endif
 
 constexpr bool kSwap = RT_SWAP;
 constexpr int kBlockX = kSwap ? RT_BN : RT_BM, kBlockY = kSwap ? RT_BM : RT_BN;
@@ -52,13 +54,14 @@ static_assert(!RT_PINGPONG || (RT_GROUPS_X * RT_GROUPS_Y == 1 && !RT_CLUSTER), "
 static_assert(!RT_CLUSTER || kSharers == 1, "a cluster shares operands or k");
 static_assert(RT_STORE_BUFFERS >= (RT_STORE_ROWS ? 1 : 2), "buffers of the epilogue");
 
-// A box of the epilogue: 64 of x and kStoreY of y, rows of d. Its rows are kStoreColumns wide.
-constexpr int largest_divisor(int value) {
-  return value % 64 == 0 ? 64 : value % 32 == 0 ? 32 : value % 16 == 0 ? 16 : 8;
-}
-constexpr int kStoreY = kSwap && kGroupY < 64 ? kGroupY : largest_divisor(kGroupY);
+// A box of the epilogue: 64 of x and kStoreY of y, rows of d. Its rows are kStoreColumns wide, 128 bytes at most.
+constexpr int largest_divisor(int value, int most) { return value % most == 0 ? most : largest_divisor(value, most / 2); }
+constexpr int kStoreElement = RT_QUANTIZED ? 1 : 2;
+constexpr int kStoreY = kSwap && kGroupY < 64 ? kGroupY : largest_divisor(kGroupY, kSwap ? 64 : 128 / kStoreElement);
 constexpr int kStoreColumns = kSwap ? 64 : kStoreY;
-constexpr int kStoreBytes = 64 * kStoreY * 2;
+constexpr int kStoreRow = kStoreColumns * kStoreElement;  // bytes
+constexpr int kStoreBytes = 64 * kStoreY * kStoreElement;
+static_assert(!RT_STORE_TMA || kStoreRow % 16 == 0, "TMA moves multiples of 16 bytes");
 constexpr int kStoresY = kGroupY / kStoreY;  // boxes of a warpgroup
 // A thread's sums, four at a time. Where a cluster adds them, every share finishes some of each thread's, and has room
 // for what the others send of these.

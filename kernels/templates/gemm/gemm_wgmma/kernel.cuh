@@ -17,8 +17,8 @@
 //
 // Defines: RT_DTYPE RT_OUT RT_LAYOUT RT_BIAS RT_ACT RT_BETA, RT_BM RT_BN RT_BK RT_SWAP RT_GROUPS_X RT_GROUPS_Y
 // RT_PINGPONG RT_STAGES RT_STORE_BUFFERS RT_SPLIT_K RT_CLUSTER RT_CLUSTER_M RT_CLUSTER_N RT_RASTER RT_REALLOCATE.
-// RT_SCALE RT_BIAS_DTYPE: see gemm_epilogue.cuh; RT_TWO_PARTS: gemm_wgmma_blocks.cuh. Optional, what L2 keeps of a and
-// of b (RtKeep; 0 by default): RT_KEEP_A RT_KEEP_B.
+// RT_SCALE RT_BIAS_DTYPE: see gemm_epilogue.cuh; RT_STORE_TMA: gemm_wgmma_tile.cuh; RT_TWO_PARTS: gemm_wgmma_blocks.cuh.
+// Optional, what L2 keeps of a and of b (RtKeep; 0 by default): RT_KEEP_A RT_KEEP_B.
 #define RT_VEC_D 8
 #include "common/gemm_reduce.cuh"
 #include "common/gemm_wgmma_blocks.cuh"
@@ -198,8 +198,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
         for (int j = 0; j < kSums; j += 4) {
           int x = work.x + group_x + i * 64 + (warp & 3) * 16 + (lane >> 2);
           int y = work.y + group_y + j * 2 + (lane & 3) * 2;
-          // Addresses of all blocks at once would not fit the registers, and with the scale of 8-bit results not even
-          // those of all rows.
+          // Addresses of all blocks at once would not fit the registers, and with the scale of 8-bit results (read anew for
+          // each block) not even those of all rows.
           if constexpr (RT_QUANTIZED) asm volatile("" : "+r"(x));
           asm volatile("" : "+r"(y));
           float v[4];
@@ -208,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #if !RT_PARTIAL
           Addends addends;
           addends.load(args, e, work.batch, x, y);
-          finish_block(v, args, addends);
+          finish_block(v, args, addends, scale_of_results(args));
 #endif
           store_block(v, matrix, e, x, y);
         }

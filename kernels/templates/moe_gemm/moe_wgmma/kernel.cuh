@@ -173,7 +173,7 @@ __device__ __forceinline__ void store_rows(const Sums& sums, const RtRowSlots& s
       uint4 v;
       asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                    : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                   : "r"(buffer + r * kStoreColumns * 2 + ((chunk ^ store_swizzle(r)) << 4))
+                   : "r"(buffer + r * kStoreRow + ((chunk ^ store_swizzle(r)) << 4))
                    : "memory");
       *reinterpret_cast<uint4*>(out + static_cast<size_t>(slots.target(row)) * n + column) = v;
     }
