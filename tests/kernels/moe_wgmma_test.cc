@@ -77,9 +77,9 @@ TEST(MoeTemplatesTest, DefaultsFollowTheRowsOfAnExpert) {
   const auto tile = [&](const std::string& op) {
     const auto config = Wgmma().DefaultConfig(Moe(op), h200);
     EXPECT_TRUE(config.ok()) << op << config.status();
-    return config.ok() ? absl::StrCat(config->at("block_m"), "x", config->at("block_n"),
-                                      config->at("swap_ab") != 0 ? "t" : "")
-                       : "";
+    return config.ok()
+               ? absl::StrCat(config->at("block_m"), "x", config->at("block_n"), config->at("swap_ab") != 0 ? "t" : "")
+               : "";
   };
   EXPECT_EQ(tile("m=8192 n=28672 k=4096 experts=8 dtype=bf16"), "128x256");
   EXPECT_EQ(tile("m=32768 n=1536 k=2048 experts=128 dtype=bf16"), "128x256");
@@ -144,6 +144,21 @@ TEST(MoeTemplatesTest, TheLargeTilesLaunch) {
   EXPECT_EQ(cluster->launch(0).cluster_x().value(), 2);
   EXPECT_EQ(cluster->launch(0).argument(0).tensor_map().box(1).value(), 128);
   EXPECT_EQ(cluster->launch(0).argument(1).tensor_map().box(1).value(), 128);
+  // Or two tiles of the same rows share x. Of an odd number of them the last cluster's second is empty.
+  const Op odd = Moe("m=4096 n=4224 k=7168 experts=32 dtype=fp8_e4m3");
+  shared = *Wgmma().DefaultConfig(odd, h200);
+  ASSERT_EQ(shared.at("block_n"), 128);
+  const int64_t alone = Wgmma().Plan(odd, shared, h200)->launch(0).grid_x().value();
+  shared["cluster_n"] = 2;
+  const auto rows = Wgmma().Plan(odd, shared, h200);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ(rows->launch(0).grid_x().value(), alone);
+  EXPECT_EQ(rows->launch(0).cluster_x().value(), 2);
+  EXPECT_EQ(rows->launch(0).argument(0).tensor_map().box(1).value(), shared.at("block_m") / 2);
+  EXPECT_EQ(rows->launch(0).argument(1).tensor_map().box(1).value(), 128);
+  // Rows that are gathered are copied for one block.
+  const auto gathered = Wgmma().Space(Moe("m=4096 n=4224 k=7168 experts=32 topk=8 dtype=fp8_e4m3 gather=1"), h200);
+  for (int64_t i = 0; i < gathered->size(); ++i) EXPECT_EQ(gathered->At(i).at("cluster_n"), 1);
   // More rows or experts need no other binary.
   EXPECT_TRUE(CheckPreconditions(*plan, Moe("m=1000 n=264 k=4096 experts=100 dtype=bf16")).ok());
   EXPECT_FALSE(CheckPreconditions(*plan, Moe("m=1000 n=260 k=4096 experts=100 dtype=bf16")).ok());

@@ -1,9 +1,9 @@
 // Ragged groups of rows, one an expert: where each lies, and which tile of which group a block gets.
 //
 // Groups are offsets (RT_MASKED 0: group e is rows offset[e] … offset[e + 1] − 1) or counts (RT_MASKED 1: group e
-// begins at row e·rows_max and has count[e] rows). Every group is cut into tiles of RT_BM rows, or into RT_CLUSTER_M of
-// them that belong together; a group without rows has none. Reads RT_BM RT_BN RT_RASTER RT_MASKED RT_GATHER RT_SCATTER
-// RT_WEIGHTED, optional RT_CLUSTER_M.
+// begins at row e·rows_max and has count[e] rows). Every group is cut into tiles of RT_BM rows by RT_BN columns, or into
+// RT_CLUSTER_M by RT_CLUSTER_N of them that belong together; a group without rows has none. Reads RT_BM RT_BN RT_RASTER
+// RT_MASKED RT_GATHER RT_SCATTER RT_WEIGHTED, optional RT_CLUSTER_M RT_CLUSTER_N.
 #pragma once
 #include "common/gemm_grid.cuh"
 #include "common/types.cuh"
@@ -11,8 +11,11 @@
 #ifndef RT_CLUSTER_M
 #define RT_CLUSTER_M 1
 #endif
+#ifndef RT_CLUSTER_N
+#define RT_CLUSTER_N 1
+#endif
 constexpr int kRtMostGroups = 512;
-constexpr int kRtTileRows = RT_BM * RT_CLUSTER_M;
+constexpr int kRtTileRows = RT_BM * RT_CLUSTER_M, kRtTileColumns = RT_BN * RT_CLUSTER_N;
 
 // Shared memory, filled by all threads of a block.
 struct RtRowGroups {
@@ -76,7 +79,7 @@ __device__ __forceinline__ RtGroupTile rt_group_tile(int id, const RtRowGroups& 
   const int begin = table.begin(tile.group, rows_max);
   tile.row = begin + at.m * kRtTileRows;
   tile.end = begin + table.rows(tile.group);
-  tile.column = at.n * RT_BN;
+  tile.column = at.n * kRtTileColumns;
   return tile;
 }
 

@@ -10,10 +10,11 @@
 // shared memory and stores whole 16-byte words of the rows that are the group's.
 //
 // The 64-row side of wgmma is called x, its N side y. x is rows and y is n, or, with RT_SWAP, x is n and y is rows.
-// Blocks of a cluster of RT_CLUSTER_M have neighbouring row tiles of one group; each loads a part of w for all.
+// Blocks of a cluster have neighbouring row tiles of one group (RT_CLUSTER_M) or neighbouring tiles of the same rows
+// (RT_CLUSTER_N); each loads a part of w, or of x, for all.
 //
 // Defines: RT_DTYPE RT_OUT RT_MASKED RT_GATHER RT_SCATTER RT_WEIGHTED RT_SCALE (none 0, of blocks of 128 3), RT_BM
-// RT_BN RT_BK RT_SWAP RT_GROUPS_X RT_PINGPONG RT_STAGES RT_CLUSTER_M RT_RASTER RT_REALLOCATE.
+// RT_BN RT_BK RT_SWAP RT_GROUPS_X RT_PINGPONG RT_STAGES RT_CLUSTER_M RT_CLUSTER_N RT_RASTER RT_REALLOCATE. RT_TWO_PARTS: gemm_wgmma_blocks.cuh.
 #define RT_LAYOUT 1
 #define RT_BIAS 0
 #define RT_ACT 0
@@ -21,7 +22,6 @@
 #define RT_VEC_D 8
 #define RT_SPLIT_K 1
 #define RT_CLUSTER 0
-#define RT_CLUSTER_N 1
 #define RT_GROUPS_Y 1
 #define RT_STORE_ROWS 1
 #define RT_STORE_BUFFERS 1
@@ -38,19 +38,24 @@
 namespace {
 
 constexpr int kTableOffset = kBarrierOffset + RT_STAGES * 16;
-using OperandRows = Operand<RT_BM, true, 1, 0>;
+using OperandRows = Operand<RT_BM, true, RT_CLUSTER_N, 0>;
 using OperandW = Operand<RT_BN, true, RT_CLUSTER_M, 0>;
+static_assert(RT_CLUSTER_M == 1 || RT_CLUSTER_N == 1, "a cluster shares w or x");
+static_assert(RT_CLUSTER_N == 1 || !RT_GATHER, "rows that threads copy are for one block");
 
 struct Problem {
-  int n, k, groups, rows_max, tiles_n, k_tiles, rank;
+  int n, k, groups, rows_max, tiles_n, k_tiles, rank;  // tiles_n of clusters
 
   __device__ __forceinline__ int tiles(const RtRowGroups& table) const { return table.first_tile[groups] * tiles_n; }
   // Of tiles that belong together, this block's.
   __device__ __forceinline__ RtGroupTile tile(int id, const RtRowGroups& table) const {
     RtGroupTile tile = rt_group_tile(id, table, groups, rows_max, tiles_n);
-    tile.row += rank * RT_BM;
+    (RT_CLUSTER_M > 1 ? tile.row : tile.column) += rank * (RT_CLUSTER_M > 1 ? RT_BM : RT_BN);
     return tile;
   }
+  // What this block loads of the operand that its cluster shares; of the other it loads its own tile.
+  __device__ __forceinline__ int part_rows() const { return RT_CLUSTER_N > 1 ? rank : 0; }
+  __device__ __forceinline__ int part_w() const { return RT_CLUSTER_M > 1 ? rank : 0; }
 };
 
 // The barrier's phase has one arrival more when all copies of this thread so far have landed.
@@ -97,11 +102,11 @@ __device__ __forceinline__ void produce(const Shared& shared, const RtRowGroups&
 #endif
                                         const RtTensorMap& map_w, const Problem& p, [[maybe_unused]] int thread,
                                         [[maybe_unused]] bool leader) {
-  constexpr rt_u32 kAllBlocks = (1u << RT_CLUSTER_M) - 1;
+  constexpr rt_u32 kAllBlocks = (1u << kSharers) - 1;
   Ring ring;
-  const int count = p.tiles(table), step = gridDim.x / RT_CLUSTER_M;
+  const int count = p.tiles(table), step = gridDim.x / kSharers;
 #pragma unroll 1
-  for (int id = blockIdx.x / RT_CLUSTER_M; id < count; id += step) {
+  for (int id = blockIdx.x / kSharers; id < count; id += step) {
     const RtGroupTile tile = p.tile(id, table);
 #if RT_GATHER
     GatheredRows rows;
@@ -115,14 +120,14 @@ __device__ __forceinline__ void produce(const Shared& shared, const RtRowGroups&
 #if RT_GATHER
       if (leader) {
         rt_barrier_expect(full, OperandW::kBytes);
-        OperandW::load(to_w, map_w, full, tile.column, k, tile.group, t, p.rank, kAllBlocks, 0);
+        OperandW::load(to_w, map_w, full, tile.column, k, tile.group, t, p.part_w(), kAllBlocks, 0);
       }
       rows.copy(to_rows, x, k, p.k, thread);
       arrive_when_copied(full);
 #else
       rt_barrier_expect(full, kStageBytes);
-      OperandRows::load(to_rows, map_x, full, tile.row, k, 0, t, 0, 1, 0);
-      OperandW::load(to_w, map_w, full, tile.column, k, tile.group, t, p.rank, kAllBlocks, 0);
+      OperandRows::load(to_rows, map_x, full, tile.row, k, 0, t, p.part_rows(), kAllBlocks, 0);
+      OperandW::load(to_w, map_w, full, tile.column, k, tile.group, t, p.part_w(), kAllBlocks, 0);
 #endif
     }
   }
@@ -205,8 +210,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ __align__(1024) unsigned char memory[];
   const Shared shared{rt_shared_address(memory)};
   RtRowGroups& table = *reinterpret_cast<RtRowGroups*>(memory + kTableOffset);
-  const int rank = RT_CLUSTER_M > 1 ? rt_cluster_rank() : 0;
-  const Problem p{n, k, groups, rows_max, (n + RT_BN - 1) / RT_BN, (k + RT_BK - 1) / RT_BK, rank};
+  const int rank = kSharers > 1 ? rt_cluster_rank() : 0;
+  const Problem p{n, k, groups, rows_max, (n + kRtTileColumns - 1) / kRtTileColumns, (k + RT_BK - 1) / RT_BK, rank};
   RtRowSlots slots;
 #if RT_GATHER || RT_SCATTER
   slots.slots = slot_of_row;
@@ -244,9 +249,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     Sums sums;
     Ring ring;
     [[maybe_unused]] int turn = 0;
-    const int count = p.tiles(table), step = gridDim.x / RT_CLUSTER_M;
+    const int count = p.tiles(table), step = gridDim.x / kSharers;
 #pragma unroll 1
-    for (int id = blockIdx.x / RT_CLUSTER_M; id < count; id += step) {
+    for (int id = blockIdx.x / kSharers; id < count; id += step) {
       if constexpr (RT_PINGPONG) {
         const bool mine = turn == group;
         turn ^= 1;
