@@ -28,6 +28,10 @@ struct Problem {
   // INVALID_ARGUMENT unless `tensor` is an output that has all `indices`.
   absl::Status CheckOutput(const std::string& tensor, const std::vector<int64_t>& indices) const;
   int64_t Name(const std::string& name) const { return op.names.at(name); }
+  // Largest magnitude of a row that is quantised: of FP8 E4M3, or of INT8's symmetric range; 0 = it is not.
+  double QuantLimit() const {
+    return Name("quant") == 0 ? 0 : Name("quant") == Name("QUANT_FP8_E4M3") ? 448 : 127;
+  }
   // Of an attribute that not every kind of the family has.
   int64_t NameOr(const std::string& name, int64_t missing) const {
     const auto found = op.names.find(name);

@@ -88,10 +88,7 @@ class Glu : public HostReference {
         columns_(p_.Name("cols")),
         packed_(p_.Name("packed") == 1),
         silu_(p_.Name("act") == p_.Name("ACT_SILU")),
-        // Largest quantised magnitude: of FP8 E4M3, or of INT8's symmetric range.
-        limit_(p_.Name("quant") == 0                           ? 0
-               : p_.Name("quant") == p_.Name("QUANT_FP8_E4M3") ? 448
-                                                               : 127) {}
+        limit_(p_.QuantLimit()) {}
 
   absl::StatusOr<std::vector<ReferenceValue>> Evaluate(const std::string& tensor,
                                                        const std::vector<int64_t>& indices) const override {

@@ -13,14 +13,10 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 bin=${2:-$root/build/release/bin}
 trials=${ROOFTUNE_TRIALS:-160}
-work=$(mktemp -d)
-export ROOFTUNE_ADDRESS=unix:$work/s
-"$bin/rooftuned" --listen "$ROOFTUNE_ADDRESS" --data-dir "$work/data" --device cuda:0 --log-level warning \
-  --template-dir "$root/examples/declared_op" &
-daemon=$!
-trap 'kill -TERM $daemon 2>/dev/null; wait $daemon 2>/dev/null; rm -rf "$work"' EXIT
-for _ in $(seq 100); do [ -S "$work/s" ] && break; sleep 0.1; done
-rooftune() { "$bin/rooftune" "$@"; }
+device=cuda:0
+# shellcheck source=tests/gpu/daemon.sh
+. "$root/tests/gpu/daemon.sh"
+start --template-dir "$root/examples/declared_op"
 
 rooftune devices calibrate
 # suite NAME [PART]: reads operators from stdin, tunes each and exports the suite's sweeps.

@@ -14,13 +14,10 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 out=$(mkdir -p "$1" && cd "$1" && pwd)/gemm_space
 bin=${2:-$root/build/release/bin}
 part=${ROOFTUNE_PART:-1/1}
-work=$(mktemp -d)
-export ROOFTUNE_ADDRESS=unix:$work/s
-"$bin/rooftuned" --listen "$ROOFTUNE_ADDRESS" --data-dir "$work/data" --device "${ROOFTUNE_DEVICE:-cuda:0}" --log-level warning &
-daemon=$!
-trap 'kill -TERM $daemon 2>/dev/null; wait $daemon 2>/dev/null; rm -rf "$work"' EXIT
-for _ in $(seq 100); do [ -S "$work/s" ] && break; sleep 0.1; done
-rooftune() { "$bin/rooftune" "$@"; }
+device=${ROOFTUNE_DEVICE:-cuda:0}
+# shellcheck source=tests/gpu/daemon.sh
+. "$root/tests/gpu/daemon.sh"
+start
 
 layers=$(grep -v '^#' "$root/tests/bench/peers/gemm_shapes.csv" | tail -n +2 | awk -F, '{print $4, $5}' | sort -u)
 number=0

@@ -19,6 +19,8 @@ import re
 import statistics
 import sys
 
+import tables
+
 # What every served time must meet (docs/measuring.md), and what counts as agreement.
 RELATIVE, ABSOLUTE_US, AGREEMENT, NEAR_BEST = 0.01, 0.5, 0.01, 0.03
 LANE = ("plan", "prepare", "verify", "measure", "confirm", "idle", "busy", "store")
@@ -237,15 +239,6 @@ def table(figures: dict, name: str) -> str:
     raise MeasuringError(f"no figures are called '{name}'")
 
 
-MARKERS = re.compile(r"<!-- measuring:([^\s]+) -->\n.*?<!-- /measuring -->", re.DOTALL)
-
-
-def with_tables(text: str, figures: dict, where: str) -> str:
-    if len(re.findall(r"<!-- measuring:", text)) != len(MARKERS.findall(text)):
-        raise MeasuringError(f"{where}: a marker without its end")
-    return MARKERS.sub(lambda m: f"<!-- measuring:{m[1]} -->\n{table(figures, m[1])}\n<!-- /measuring -->", text)
-
-
 def main(arguments) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("raw", nargs="?", type=pathlib.Path, help="folder that winner_agreement.sh wrote")
@@ -254,8 +247,7 @@ def main(arguments) -> int:
     parser.add_argument("--mutants", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--longer", type=pathlib.Path, metavar="RAW")
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--table", nargs="+", type=pathlib.Path, metavar="FILE")
-    parser.add_argument("--check-tables", nargs="+", type=pathlib.Path, metavar="FILE")
+    tables.add_options(parser)
     options = parser.parse_args(arguments)
     try:
         if options.raw:
@@ -277,14 +269,8 @@ def main(arguments) -> int:
         found = problems(figures)
         if options.check and found:
             raise MeasuringError("\n".join(f"{options.file} {what}" for what in found))
-        for file in (options.table or []) + (options.check_tables or []):
-            text = file.read_text(encoding="utf-8")
-            wanted = with_tables(text, figures, str(file))
-            if options.table:
-                file.write_text(wanted, encoding="utf-8")
-            elif text != wanted:
-                raise MeasuringError(f"{file}: figures are out of date: run tools/measuring.py --table {file}")
-    except MeasuringError as error:
+        tables.update(options, "measuring", lambda key: table(figures, key), "measuring.py")
+    except (MeasuringError, tables.TableError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

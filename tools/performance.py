@@ -13,10 +13,10 @@ one device, the newest row counts. Ratios are a peer's time divided by ours of t
 
 import argparse
 import pathlib
-import re
 import sys
 
 import peer_rows
+import tables
 from peer_rows import RowError, geomean
 
 OURS, COPY = "rooftune", "copy"
@@ -347,37 +347,21 @@ def load(evidence: pathlib.Path) -> list:
     return rows
 
 
-MARKERS = re.compile(r"<!-- performance:([^\s]+) -->\n.*?<!-- /performance -->", re.DOTALL)
-
-
-def with_tables(text: str, rows: list, root: pathlib.Path, where: str) -> str:
-    if len(re.findall(r"<!-- performance:", text)) != len(MARKERS.findall(text)):
-        raise RowError(f"{where}: a marker without its end")
-    return MARKERS.sub(lambda m: f"<!-- performance:{m[1]} -->\n{table(rows, m[1], root)}\n<!-- /performance -->", text)
-
-
 def main(arguments) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--evidence", type=pathlib.Path, help="folder of the evidence (ROOT/docs/evidence)")
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--table", nargs="+", type=pathlib.Path, default=[], metavar="FILE")
-    parser.add_argument("--check-tables", nargs="+", type=pathlib.Path, default=[], metavar="FILE")
+    tables.add_options(parser)
     options = parser.parse_args(arguments)
     root = options.root.resolve()
     try:
         rows = load((options.evidence or root / "docs" / "evidence").resolve())
-        for file in options.table + options.check_tables:
-            text = file.read_text(encoding="utf-8")
-            wanted = with_tables(text, rows, root, str(file))
-            if file in options.table:
-                file.write_text(wanted, encoding="utf-8")
-            elif text != wanted:
-                raise RowError(f"{file}: a table is out of date: run tools/performance.py --table {file}")
+        tables.update(options, "performance", lambda key: table(rows, key, root), "performance.py")
         if not (options.table or options.check_tables or options.check):
             for name in ("memory_bound_summary", "gemm_summary", "moe_summary"):
                 print(f"{name}\n{table(rows, name, root)}\n")
-    except RowError as error:
+    except (RowError, tables.TableError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -20,6 +20,7 @@ import re
 import sys
 
 import peer_rows
+import tables
 
 NUMBER = (int, float)
 # Every key of a row with its type; a row has exactly these.
@@ -328,23 +329,12 @@ def table(rows: list, suite: str) -> str:
     return "\n".join(lines) + f"\n\n{note}Source: {', '.join(f'`{s}`' for s in sources)}."
 
 
-MARKERS = re.compile(r"<!-- evidence:([^\s]+) -->\n.*?<!-- /evidence -->", re.DOTALL)
-
-
-def with_tables(text: str, rows: list, where: str) -> str:
-    if len(re.findall(r"<!-- evidence:", text)) != len(MARKERS.findall(text)):
-        raise EvidenceError(f"{where}: a table marker without its end")
-    return MARKERS.sub(lambda m: f"<!-- evidence:{m[1]} -->\n{table(rows, m[1])}\n<!-- /evidence -->", text)
-
-
 def main(arguments) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--evidence", type=pathlib.Path, help="folder of the evidence (ROOT/docs/evidence)")
-    mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--check", action="store_true")
-    mode.add_argument("--table", nargs="+", type=pathlib.Path, metavar="FILE")
-    mode.add_argument("--check-tables", nargs="+", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--check", action="store_true")
+    tables.add_options(parser)
     options = parser.parse_args(arguments)
     root = options.root.resolve()
     evidence = (options.evidence or root / "docs" / "evidence").resolve()
@@ -357,19 +347,12 @@ def main(arguments) -> int:
             check(load(on_disk, summary), str(summary))
             if on_disk != to_json(rows):
                 raise EvidenceError(f"{summary} is not what the evidence gives: run tools/summarize.py")
-        elif options.table or options.check_tables:
-            for file in options.table or options.check_tables:
-                text = file.read_text(encoding="utf-8")
-                wanted = with_tables(text, rows, str(file))
-                if options.table:
-                    file.write_text(wanted, encoding="utf-8")
-                elif text != wanted:
-                    raise EvidenceError(f"{file}: a table is out of date: run tools/summarize.py --table {file}")
-        else:
+        tables.update(options, "evidence", lambda key: table(rows, key), "summarize.py")
+        if not (options.check or options.table or options.check_tables):
             evidence.mkdir(parents=True, exist_ok=True)
             summary.write_text(to_json(rows), encoding="utf-8")
             print(f"{summary}: {len(rows)} rows")
-    except EvidenceError as error:
+    except (EvidenceError, tables.TableError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -16,9 +16,10 @@ import re
 import statistics
 import sys
 
+import tables
+
 # How many of the candidates that are predicted fastest are looked at.
 FIRST = (16, 64)
-MARKERS = re.compile(r"<!-- sweep_space -->\n.*?<!-- /sweep_space -->", re.DOTALL)
 
 
 class SpaceError(Exception):
@@ -92,24 +93,15 @@ def table(shapes: dict, files: list, root: pathlib.Path) -> str:
 def main(arguments) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
-    parser.add_argument("--table", nargs="+", type=pathlib.Path, default=[], metavar="FILE")
-    parser.add_argument("--check-tables", nargs="+", type=pathlib.Path, default=[], metavar="FILE")
+    tables.add_options(parser)
     options = parser.parse_args(arguments)
     root = options.root.resolve()
     try:
         made = table(*read(root / "docs" / "evidence"), root)
         if not (options.table or options.check_tables):
             print(made)
-        for file in options.table + options.check_tables:
-            text = file.read_text(encoding="utf-8")
-            if not MARKERS.search(text):
-                raise SpaceError(f"{file}: no markers")
-            wanted = MARKERS.sub(lambda _: f"<!-- sweep_space -->\n{made}\n<!-- /sweep_space -->", text)
-            if file in options.table:
-                file.write_text(wanted, encoding="utf-8")
-            elif text != wanted:
-                raise SpaceError(f"{file}: the table is out of date: run tools/sweep_space.py --table {file}")
-    except SpaceError as error:
+        tables.update(options, "sweep_space", lambda _: made, "sweep_space.py")
+    except (SpaceError, tables.TableError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

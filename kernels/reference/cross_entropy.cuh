@@ -1,23 +1,10 @@
 // Reference of cross entropy: loss = max + log Σ exp(x − max) − x[target], and with RT_GRAD the gradient of the logits
 // (softmax − onehot(target)) · grad_scale, in double. A target outside of the vocabulary gives zeros.
 // Defines: RT_DTYPE, RT_GRAD (0 or 1). Launch: 256 threads, one block a row.
+#include "common/reference.cuh"
 #include "common/types.cuh"
 
-constexpr int kThreads = 256;
 typedef RtType<RT_DTYPE> Type;
-
-// Combines 256 values in a fixed tree; every thread gets the result.
-template <typename Combine>
-__device__ double reduce(double v, double* shared, Combine combine) {
-  __syncthreads();
-  shared[threadIdx.x] = v;
-  __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + half]);
-    __syncthreads();
-  }
-  return shared[0];
-}
 
 // The magnitude of a loss has a 1 in it: a relative error of the sum is an absolute one of its logarithm.
 extern "C" __global__ void __launch_bounds__(kThreads)
@@ -31,10 +18,10 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const Type::Store* const x = logits + row * vocab;
     double max = __longlong_as_double(static_cast<rt_i64>(0xFFF0000000000000ull));
     for (rt_i64 i = threadIdx.x; i < vocab; i += kThreads) max = fmax(max, static_cast<double>(Type::load(x[i])));
-    max = reduce(max, shared, [](double a, double b) { return fmax(a, b); });
+    max = max_of(max, shared);
     double sum = 0;
     for (rt_i64 i = threadIdx.x; i < vocab; i += kThreads) sum += exp(static_cast<double>(Type::load(x[i])) - max);
-    sum = reduce(sum, shared, [](double a, double b) { return a + b; });
+    sum = sum_of(sum, shared);
     const rt_i64 target = targets[row];
     const bool counts = target >= 0 && target < vocab;
     if (threadIdx.x == 0) {

@@ -3,6 +3,7 @@
 // of y, not rounded.
 // Defines: RT_DTYPE, RT_PACKED (1: x[row] = gate[cols], up[cols]), RT_ACT (2 gelu, 3 silu), RT_QUANT.
 // Launch: 256 threads, one thread an element (RT_QUANT: one block a row).
+#include "common/reference.cuh"
 #include "common/types.cuh"
 
 typedef RtType<RT_DTYPE> Type;
@@ -54,19 +55,6 @@ __device__ Result element(RT_INPUTS, rt_i64 i, rt_i64 cols) {
 #endif
 
 #if RT_QUANT
-constexpr int kThreads = 256;
-
-__device__ double block_max(double v, double* shared) {
-  __syncthreads();
-  shared[threadIdx.x] = v;
-  __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) shared[threadIdx.x] = fmax(shared[threadIdx.x], shared[threadIdx.x + half]);
-    __syncthreads();
-  }
-  return shared[0];
-}
-
 extern "C" __global__ void __launch_bounds__(kThreads)
     rt_reference(RT_INPUTS, double* value, float* magnitude, double* scale_value, float* scale_magnitude, rt_i64 rows,
                  rt_i64 cols) {
@@ -79,8 +67,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     largest_size = fmax(largest_size, y.magnitude);
   }
   const double limit = RT_QUANT == 1 ? 448 : 127;
-  const double scale = block_max(largest, shared) / limit;
-  largest_size = block_max(largest_size, shared);
+  const double scale = max_of(largest, shared) / limit;
+  largest_size = max_of(largest_size, shared);
   if (threadIdx.x == 0) {
     scale_value[row] = scale;
     scale_magnitude[row] = static_cast<float>(largest_size / limit);

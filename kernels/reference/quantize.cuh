@@ -4,9 +4,9 @@
 // rounded up to a multiple of 4], where what is beyond the rows is 0.
 // Defines: RT_DTYPE, RT_QTYPE, RT_STATIC, RT_COLUMN, RT_POW2. Launch: 256 threads; one block a scale (RT_STATIC: one
 // block 4096 elements).
+#include "common/reference.cuh"
 #include "common/types.cuh"
 
-constexpr int kThreads = 256;
 typedef RtType<RT_DTYPE> Type;
 typedef Type::Store Store;
 constexpr double kLimit = RT_QTYPE == RT_FP8_E4M3 ? 448 : RT_QTYPE == RT_FP8_E5M2 ? 57344 : RT_QTYPE == RT_INT8 ? 127 : 7;
@@ -27,16 +27,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   }
 }
 #else
-__device__ double block_max(double v, double* shared) {
-  shared[threadIdx.x] = v;
-  __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) shared[threadIdx.x] = fmax(shared[threadIdx.x], shared[threadIdx.x + half]);
-    __syncthreads();
-  }
-  return shared[0];
-}
-
 __device__ double scale_of(double largest) {
   const double exact = largest / kLimit;
 #if RT_POW2
@@ -71,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   for (rt_i64 i = threadIdx.x; i < count; i += kThreads) {
     largest = fmax(largest, fabs(static_cast<double>(Type::load(x[at(i)]))));
   }
-  const double scale = count > 0 ? scale_of(fmax(block_max(largest, shared), static_cast<double>(floor))) : 0;
+  const double scale = count > 0 ? scale_of(fmax(max_of(largest, shared), static_cast<double>(floor))) : 0;
   if (threadIdx.x == 0) {
     scale_value[blockIdx.x] = scale;
     scale_magnitude[blockIdx.x] = static_cast<float>(scale);

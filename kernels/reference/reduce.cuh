@@ -2,23 +2,11 @@
 // count, of a variance mean(x²) + mean(x)², of a largest element its own, of an index 0.
 // Defines: RT_DTYPE, RT_AXIS (0 row, 1 column, 2 full), RT_KIND (0 sum, 1 max, 2 mean, 3 argmax, 4 mean and variance).
 // Launch: 256 threads, one block a result.
+#include "common/reference.cuh"
 #include "common/types.cuh"
 
-constexpr int kThreads = 256;
 typedef RtType<RT_DTYPE> Type;
 
-// Combines 256 values in a fixed tree; every thread gets the result.
-template <typename Combine>
-__device__ double reduce(double v, double* shared, Combine combine) {
-  __syncthreads();
-  shared[threadIdx.x] = v;
-  __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + half]);
-    __syncthreads();
-  }
-  return shared[0];
-}
 __device__ double add(double a, double b) { return a + b; }
 // NaN if either is.
 __device__ double larger(double a, double b) { return a != a || a > b ? a : b; }

@@ -5,39 +5,11 @@
 // of y, not rounded.
 // Defines: RT_DTYPE, RT_RESIDUAL, RT_PRE and RT_ACT (0 none, 1 relu, 2 gelu, 3 silu), RT_QUANT.
 // Launch: 256 threads, one block a row.
+#include "common/reference.cuh"
 #include "common/types.cuh"
 
-constexpr int kThreads = 256;
 typedef RtType<RT_DTYPE> Type;
 typedef Type::Store Store;
-
-// Combines 256 values in a fixed tree; every thread gets the result.
-template <typename Combine>
-__device__ double reduce(double v, double* shared, Combine combine) {
-  __syncthreads();
-  shared[threadIdx.x] = v;
-  __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + half]);
-    __syncthreads();
-  }
-  return shared[0];
-}
-__device__ double sum_of(double v, double* shared) {
-  return reduce(v, shared, [](double a, double b) { return a + b; });
-}
-__device__ double max_of(double v, double* shared) {
-  return reduce(v, shared, [](double a, double b) { return fmax(a, b); });
-}
-
-// KIND: 0 none, 1 relu, 2 gelu in its tanh form, 3 silu.
-template <int KIND>
-__device__ double activate(double y) {
-  if (KIND == 1) return y < 0 ? 0 : y;
-  if (KIND == 2) return 0.5 * y * (1 + tanh(0.7978845608028653559 * (y + 0.044715 * y * y * y)));
-  if (KIND == 3) return y / (1 + exp(-y));
-  return y;
-}
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     rt_reference(const Store* x,

@@ -1,22 +1,8 @@
 // Reference of softmax: what each element must be, in double, straight from the definition.
 // Defines: RT_DTYPE, RT_LOG, RT_CAUSAL (row r sees columns up to r + cols − rows), RT_SCALED, RT_MASK. Launch: 256
 // threads, one block a row.
+#include "common/reference.cuh"
 #include "common/types.cuh"
-
-constexpr int kThreads = 256;
-
-// Combines 256 values in a fixed tree; every thread gets the result.
-template <typename Combine>
-__device__ double reduce(double v, double* shared, Combine combine) {
-  __syncthreads();
-  shared[threadIdx.x] = v;
-  __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + half]);
-    __syncthreads();
-  }
-  return shared[0];
-}
 
 __device__ double element(RtType<RT_DTYPE>::Store v) { return RtType<RT_DTYPE>::load(v); }
 
@@ -47,10 +33,10 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     };
     double max = -infinity;
     for (rt_i64 i = threadIdx.x; i < attended; i += kThreads) max = fmax(max, t(i));
-    max = reduce(max, shared, [](double a, double b) { return fmax(a, b); });
+    max = max_of(max, shared);
     double sum = 0;
     for (rt_i64 i = threadIdx.x; i < attended; i += kThreads) sum += exp(t(i) - max);
-    sum = reduce(sum, shared, [](double a, double b) { return a + b; });
+    sum = sum_of(sum, shared);
     for (rt_i64 i = threadIdx.x; i < cols; i += kThreads) {
       double y = RT_LOG ? -infinity : 0;
       double size = 0;

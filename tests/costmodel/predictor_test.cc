@@ -4,23 +4,11 @@
 
 #include <cmath>
 
-#include "costmodel/op.h"
 #include "costmodel/roofline.h"
+#include "tests/costmodel/builtins.h"
 
 namespace rooftune {
 namespace {
-
-Work WorkOf(const std::string& text) {
-  static const OpCatalog* const catalog = new OpCatalog(*OpCatalog::Builtin());
-  const auto op = catalog->Parse(text);
-  EXPECT_TRUE(op.ok()) << op.status();
-  return *catalog->Find(op->kind)->ComputeWork(*op);
-}
-
-DeviceProfile Get(const std::string& id) {
-  static const ProfileCatalog* const catalog = new ProfileCatalog(*ProfileCatalog::Builtin());
-  return *catalog->ById(id);
-}
 
 struct Gemm {
   int64_t m = 4096, n = 4096, k = 4096;
@@ -52,7 +40,7 @@ v1::Prediction Predict(const Gemm& g, const DeviceProfile& p) {
 }
 
 TEST(PredictorTest, LargeGemmLiesWithinReason) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   const v1::Prediction p = Predict({}, h200);
   const v1::Bounds bounds = ComputeBounds(WorkOf("gemm m=4096 n=4096 k=4096 dtype=bf16"), h200, nullptr);
   EXPECT_GT(p.time_us(), bounds.attainable_us());
@@ -65,7 +53,7 @@ TEST(PredictorTest, LargeGemmLiesWithinReason) {
 
 TEST(PredictorTest, RanksBigTilesAboveTinyOnesOnBigShapes) {
   for (const char* device : {"h200-sxm", "a100-sxm-80", "l40s", "b200"}) {
-    const DeviceProfile p = Get(device);
+    const DeviceProfile p = Profile(device);
     const double big = Predict({}, p).time_us();
     const double tiny = Predict({.tile_m = 16, .tile_n = 16, .threads = 32, .registers = 40}, p).time_us();
     EXPECT_GT(tiny, 1.5 * big) << device;
@@ -73,12 +61,12 @@ TEST(PredictorTest, RanksBigTilesAboveTinyOnesOnBigShapes) {
 }
 
 TEST(PredictorTest, PipelinesHideLatency) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   EXPECT_GT(Predict({.stages = 1}, h200).time_us(), Predict({.stages = 3}, h200).time_us());
 }
 
 TEST(PredictorTest, SplitKHelpsWhereTilesAreFewAndKIsLong) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   const Gemm few = {.m = 64, .n = 576, .k = 7168, .tile_m = 64, .tile_n = 64, .threads = 128, .registers = 90};
   Gemm split = few;
   split.split_k = 8;
@@ -89,7 +77,7 @@ TEST(PredictorTest, SplitKHelpsWhereTilesAreFewAndKIsLong) {
 }
 
 TEST(PredictorTest, ATailWaveCosts) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   // 264 blocks are one full wave at 2 a SM; one more row of tiles is a second wave.
   const Gemm full = {.m = 128 * 12, .n = 128 * 22};
   Gemm over = full;
@@ -100,19 +88,19 @@ TEST(PredictorTest, ATailWaveCosts) {
 }
 
 TEST(PredictorTest, SpillsCost) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   EXPECT_GT(Predict({.spill = 500}, h200).time_us(), 2 * Predict({}, h200).time_us());
 }
 
 TEST(PredictorTest, WhatDoesNotFitIsInfiniteAndSaysWhy) {
-  const v1::Prediction p = Predict({.tile_m = 256, .tile_n = 256, .tile_k = 128, .stages = 3}, Get("h200-sxm"));
+  const v1::Prediction p = Predict({.tile_m = 256, .tile_n = 256, .tile_k = 128, .stages = 3}, Profile("h200-sxm"));
   EXPECT_TRUE(std::isinf(p.time_us()));
   EXPECT_EQ(p.term_us().count("does not fit: more shared memory than a block may have"), 1u);
-  EXPECT_TRUE(std::isinf(Predict({.threads = 512, .registers = 255}, Get("h200-sxm")).time_us()));
+  EXPECT_TRUE(std::isinf(Predict({.threads = 512, .registers = 255}, Profile("h200-sxm")).time_us()));
 }
 
 TEST(PredictorTest, WarpgroupProductsHaveTheFullRate) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   Gemm g = {.tile_m = 128, .tile_n = 256, .tile_k = 64, .stages = 4, .threads = 384, .registers = 168};
   g.pipe = "tensor_wgmma";
   // Measured on an H200: 181 µs.
@@ -139,7 +127,7 @@ TEST(PredictorTest, WarpgroupProductsHaveTheFullRate) {
 }
 
 TEST(PredictorTest, FewerBitsOfOneOperandAreLessToBring) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   for (const char* pipe : {"tensor", "tensor_wgmma"}) {
     Gemm few = {.m = 16, .n = 28672, .k = 4096, .tile_m = 16, .tile_n = 128, .tile_k = 128, .stages = 4};
     few.pipe = pipe;
@@ -167,7 +155,7 @@ v1::Prediction PredictRow(const std::string& op, int64_t rows, int64_t cols, int
 }
 
 TEST(PredictorTest, RowKernelsNearTheMeasuredTime) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   // Best Triton kernels on an H200: 128.9 µs and 65.3 µs.
   const double softmax = PredictRow("softmax rows=16384 cols=8192 dtype=bf16", 16384, 8192, 512, 32, 1, h200).time_us();
   EXPECT_GT(softmax, 115);
@@ -178,7 +166,7 @@ TEST(PredictorTest, RowKernelsNearTheMeasuredTime) {
 }
 
 TEST(PredictorTest, RowKernelsNeedBytesInFlightAndPayForPasses) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   const std::string op = "softmax rows=16384 cols=8192 dtype=bf16";
   const double wide = PredictRow(op, 16384, 8192, 256, 16, 1, h200).time_us();
   EXPECT_GT(PredictRow(op, 16384, 8192, 256, 2, 1, h200).time_us(), 1.5 * wide);
@@ -191,7 +179,7 @@ TEST(PredictorTest, RowKernelsNeedBytesInFlightAndPayForPasses) {
 }
 
 TEST(PredictorTest, MoreBandwidthIsNeverSlower) {
-  DeviceProfile slow = Get("h200-sxm"), fast = slow;
+  DeviceProfile slow = Profile("h200-sxm"), fast = slow;
   fast.mutable_memory_gbps()->set_value(2 * slow.memory_gbps().value());
   for (int64_t m : {1, 64, 512, 4096}) {
     EXPECT_LE(Predict({.m = m}, fast).time_us(), Predict({.m = m}, slow).time_us()) << m;
@@ -202,7 +190,7 @@ TEST(PredictorTest, MoreBandwidthIsNeverSlower) {
 }
 
 TEST(PredictorTest, NeverBelowTheFloor) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   MappedConfig c;
   c.cost_class = manifest::v1::STREAM;
   c.threads = 1024;

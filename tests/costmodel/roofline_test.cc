@@ -2,22 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "costmodel/op.h"
+#include "tests/costmodel/builtins.h"
 
 namespace rooftune {
 namespace {
-
-Work WorkOf(const std::string& text) {
-  static const OpCatalog* const catalog = new OpCatalog(*OpCatalog::Builtin());
-  const auto op = catalog->Parse(text);
-  EXPECT_TRUE(op.ok()) << op.status();
-  return *catalog->Find(op->kind)->ComputeWork(*op);
-}
-
-DeviceProfile Get(const std::string& id) {
-  static const ProfileCatalog* const catalog = new ProfileCatalog(*ProfileCatalog::Builtin());
-  return *catalog->ById(id);
-}
 
 // Best times in microseconds of any implementation on an H200 (cuBLAS, cuBLASLt, Triton; L2 cold, cool clocks,
 // CUDA-graph replays; 2026-11-29).
@@ -58,7 +46,7 @@ constexpr Measured kMeasured[] = {
 };
 
 TEST(RooflineTest, FloorIsBelowEveryMeasuredTime) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   for (const Measured& row : kMeasured) {
     for (const v1::L2State l2 : {v1::COLD, v1::WARM}) {
       EXPECT_LT(ComputeBounds(WorkOf(row.op), h200, nullptr, l2).floor_us(), row.us) << row.op;
@@ -67,7 +55,7 @@ TEST(RooflineTest, FloorIsBelowEveryMeasuredTime) {
 }
 
 TEST(RooflineTest, AttainableIsNearTheBestMeasuredWhereTheKernelIsLarge) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   for (const Measured& row : kMeasured) {
     const v1::Bounds bounds = ComputeBounds(WorkOf(row.op), h200, nullptr);
     EXPECT_LE(bounds.floor_us(), bounds.attainable_us()) << row.op;
@@ -82,7 +70,7 @@ TEST(RooflineTest, AttainableIsNearTheBestMeasuredWhereTheKernelIsLarge) {
 }
 
 TEST(RooflineTest, NamesWhatLimits) {
-  const DeviceProfile h200 = Get("h200-sxm"), b300 = Get("b300");
+  const DeviceProfile h200 = Profile("h200-sxm"), b300 = Profile("b300");
   const auto bound = [](const std::string& op, const DeviceProfile& p) {
     return ComputeBounds(WorkOf(op), p, nullptr).bound();
   };
@@ -95,7 +83,7 @@ TEST(RooflineTest, NamesWhatLimits) {
 }
 
 TEST(RooflineTest, FloorHasNoMemoryTermForWhatFitsInL2) {
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   const Work small = WorkOf("elementwise n=8000000 dtype=bf16 chain=a");  // 32 MB
   EXPECT_EQ(ComputeBounds(small, h200, nullptr).floor_us(), 0);
   const Work large = WorkOf("elementwise n=100000000 dtype=bf16 chain=a");  // 400 MB
@@ -107,7 +95,7 @@ TEST(RooflineTest, FloorHasNoMemoryTermForWhatFitsInL2) {
 
 TEST(RooflineTest, BoundsMoveTheRightWay) {
   const Work work = WorkOf("gemm m=64 n=8192 k=28672 dtype=bf16");
-  DeviceProfile p = Get("h200-sxm");
+  DeviceProfile p = Profile("h200-sxm");
   const v1::Bounds before = ComputeBounds(work, p, nullptr);
   p.mutable_memory_gbps()->set_value(p.memory_gbps().value() * 2);
   const v1::Bounds after = ComputeBounds(work, p, nullptr);
@@ -123,7 +111,7 @@ TEST(RooflineTest, BoundsMoveTheRightWay) {
 }
 
 TEST(RooflineTest, UnknownPeaksGiveNoComputeTerm) {
-  DeviceProfile p = Get("h200-sxm");
+  DeviceProfile p = Profile("h200-sxm");
   p.clear_peak();
   p.clear_sfu_per_clk_sm();
   const v1::Bounds bounds = ComputeBounds(WorkOf("gemm m=1024 n=1024 k=1024 dtype=bf16"), p, nullptr);
@@ -132,7 +120,8 @@ TEST(RooflineTest, UnknownPeaksGiveNoComputeTerm) {
 }
 
 TEST(RooflineTest, HugeWorkStaysFinite) {
-  const v1::Bounds b = ComputeBounds(WorkOf("gemm m=1048576 n=2097152 k=4194304 dtype=bf16"), Get("h200-sxm"), nullptr);
+  const v1::Bounds b =
+      ComputeBounds(WorkOf("gemm m=1048576 n=2097152 k=4194304 dtype=bf16"), Profile("h200-sxm"), nullptr);
   EXPECT_NEAR(b.floor_us(), 18446744073709551616.0 / (989.4e6 * 1980 / 1830), 1e6);
 }
 
@@ -200,7 +189,7 @@ TEST(CalibrationTest, MeasuredMixesStandBetweenTheOthers) {
 
 TEST(CalibrationTest, AttainableComesFromTheCard) {
   const Calibration c = MakeCalibration();
-  const DeviceProfile h200 = Get("h200-sxm");
+  const DeviceProfile h200 = Profile("h200-sxm");
   const v1::Bounds gemm = ComputeBounds(WorkOf("gemm m=8192 n=8192 k=8192 dtype=bf16"), h200, &c);
   EXPECT_NEAR(gemm.attainable_us(), 2.0 * 8192 * 8192 * 8192 / 804e6, 0.1);
   EXPECT_EQ(gemm.attainable_source(), "calibration 2025-11-29");

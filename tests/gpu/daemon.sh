@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# For scripts beside it to source: a private daemon with an empty store, which `start` begins anew and the script's end stops.
+# For scripts to source: a private daemon with an empty store, which `start` begins anew and the script's end stops.
 # Reads $bin, the folder of the binaries, and $device.
 work=$(mktemp -d)
 export ROOFTUNE_ADDRESS=unix:$work/s

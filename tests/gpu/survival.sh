@@ -4,14 +4,10 @@
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 bin=$1
-work=$(mktemp -d)
-export ROOFTUNE_ADDRESS=unix:$work/s
-"$bin/rooftuned" --listen "$ROOFTUNE_ADDRESS" --data-dir "$work/data" --device cuda:0 --log-level error \
-  --template-dir "$root/tests/data/bad_templates" &
-daemon=$!
-trap 'kill -TERM $daemon 2>/dev/null; wait $daemon 2>/dev/null; rm -rf "$work"' EXIT
-for _ in $(seq 100); do [ -S "$work/s" ] && break; sleep 0.1; done
-rooftune() { "$bin/rooftune" "$@"; }
+device=cuda:0
+# shellcheck source=tests/gpu/daemon.sh
+. "$root/tests/gpu/daemon.sh"
+start --template-dir "$root/tests/data/bad_templates" || exit 1
 failed=0
 rooftune tune softmax rows=1024 cols=1024 dtype=bf16 --max-trials 4 >/dev/null 2>&1 || failed=1
 for kind in illegal_address spin wrong half_written out_of_bounds; do

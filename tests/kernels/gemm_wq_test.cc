@@ -9,16 +9,6 @@
 namespace rooftune {
 namespace {
 
-Work WorkOf(const std::string& text) { return *Catalog().Find("gemm_wq")->ComputeWork(*Catalog().Parse(text)); }
-
-int64_t OpsOn(const Work& work, const std::string& pipe) {
-  int64_t ops = 0;
-  for (const PipeOps& one : work.pipe_ops) {
-    if (one.pipe == pipe) ops += static_cast<int64_t>(one.ops);
-  }
-  return ops;
-}
-
 // Products, zero points and scales counted one by one.
 TEST(GemmWqTest, WorkOfQuantisedWeights) {
   int64_t fp32 = 0, sfu = 0, read = 0, written = 0;

@@ -11,13 +11,9 @@
 
 #include "kernels/generate.h"
 #include "kernels/host_reference.h"
+#include "tests/costmodel/builtins.h"
 
 namespace rooftune {
-
-inline const OpCatalog& Catalog() {
-  static const OpCatalog* const catalog = new OpCatalog(*OpCatalog::Builtin());
-  return *catalog;
-}
 
 inline constexpr uint64_t kSeed = 42;
 

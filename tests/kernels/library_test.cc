@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/error.h"
-#include "kernels/template_library.h"
+#include "tests/kernels/builtins.h"
 
 namespace rooftune {
 namespace {
@@ -21,16 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-DeviceProfile Hopper() {
-  const auto profile = ProfileCatalog::Builtin()->ById("h200-sxm");
-  EXPECT_TRUE(profile.ok()) << profile.status();
-  return *profile;
-}
-
-const TemplateLibrary& Builtins() {
-  static const auto& library = *TemplateLibrary::Load({})->release();
-  return library;
-}
+DeviceProfile Hopper() { return Profile("h200-sxm"); }
 
 Op MustParse(const TemplateLibrary& library, const std::string& text) {
   const auto op = library.ops().Parse(text);
@@ -221,16 +212,15 @@ TEST(BuiltinTemplatesTest, EveryOperatorHasAReference) {
 }
 
 TEST(BuiltinTemplatesTest, Fp8OutputNeedsItsConversions) {
-  const auto ampere = ProfileCatalog::Builtin()->ById("a100-sxm-80");
-  ASSERT_TRUE(ampere.ok()) << ampere.status();
+  const DeviceProfile ampere = Profile("a100-sxm-80");
   for (const std::string kind : {"rmsnorm", "layernorm"}) {
     const KernelTemplate* const found = Builtins().Find(kind);
     ASSERT_NE(found, nullptr);
     const Op fp8 = MustParse(Builtins(), kind + " rows=64 cols=1024 dtype=bf16 quant=fp8_e4m3");
-    const auto none = found->Space(fp8, *ampere);
+    const auto none = found->Space(fp8, ampere);
     EXPECT_TRUE(!none.ok() || none->size() == 0);
     const Op int8 = MustParse(Builtins(), kind + " rows=64 cols=1024 dtype=bf16 quant=int8");
-    const auto some = found->Space(int8, *ampere);
+    const auto some = found->Space(int8, ampere);
     ASSERT_TRUE(some.ok()) << some.status();
     EXPECT_GT(some->size(), 0);
   }

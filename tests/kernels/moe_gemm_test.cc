@@ -16,16 +16,6 @@ namespace {
 using ::testing::Each;
 using ::testing::Ge;
 
-Work WorkOf(const std::string& text) { return *Catalog().Find("moe_gemm")->ComputeWork(*Catalog().Parse(text)); }
-
-int64_t OpsOn(const Work& work, const std::string& pipe) {
-  int64_t ops = 0;
-  for (const PipeOps& one : work.pipe_ops) {
-    if (one.pipe == pipe) ops += static_cast<int64_t>(one.ops);
-  }
-  return ops;
-}
-
 std::vector<int64_t> Sizes(int64_t groups, int64_t total, uint64_t seed = kSeed) {
   std::vector<int64_t> sizes;
   for (int64_t g = 0; g < groups; ++g) {

@@ -6,11 +6,12 @@
 #include <fstream>
 
 #include "kernels/template_library.h"
+#include "tests/costmodel/builtins.h"
 
 namespace rooftune {
 namespace {
 
-DeviceProfile Hopper() { return *ProfileCatalog::Builtin()->ById("h200-sxm"); }
+DeviceProfile Hopper() { return Profile("h200-sxm"); }
 
 TEST(PrepareTest, HoldsTheProblem) {
   const auto library = TemplateLibrary::Load({});

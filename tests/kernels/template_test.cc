@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/error.h"
-#include "kernels/kernel_template.h"
+#include "tests/kernels/manifest_text.h"
 
 namespace rooftune {
 namespace {
@@ -68,15 +68,6 @@ registers: "96"
 deterministic: "not atomic or split == 1"
 )manifest";
 
-const OpCatalog& Catalog() {
-  static const auto& catalog = *new OpCatalog(*OpCatalog::Builtin());
-  return catalog;
-}
-
-absl::StatusOr<std::unique_ptr<KernelTemplate>> Load(const std::string& manifest) {
-  return KernelTemplate::Create({"dir/toy", manifest, "// kernel", {}}, Catalog());
-}
-
 const KernelTemplate& Toy() {
   static const auto& toy = *Load(kManifest)->release();
   return toy;
@@ -91,12 +82,6 @@ DeviceProfile Hopper() {
   return profile;
 }
 
-Op MustParse(const std::string& text) {
-  const auto op = Catalog().Parse(text);
-  EXPECT_TRUE(op.ok()) << op.status();
-  return *op;
-}
-
 const Op& Gemm() {
   static const auto& op = *new Op(MustParse("gemm m=256 n=128 k=64 dtype=bf16"));
   return op;
@@ -106,14 +91,6 @@ v1::LaunchPlan MustPlan(const Op& op, const Config& config) {
   const auto plan = Toy().Plan(op, config, Hopper());
   EXPECT_TRUE(plan.ok()) << plan.status();
   return *plan;
-}
-
-// kManifest with the first `from` replaced.
-std::string Changed(const std::string& from, const std::string& to) {
-  std::string text = kManifest;
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
 }
 
 TEST(ManifestTest, ErrorsSayLineAndColumn) {
@@ -163,7 +140,7 @@ TEST(ManifestTest, ErrorsSayLineAndColumn) {
       {"registers: \"96\"", "registers: \"96.5\"", "49:1: registers: column 3: "},
   };
   for (const auto& c : cases) {
-    const auto loaded = Load(Changed(c.from, c.to));
+    const auto loaded = Load(Replaced(kManifest, c.from, c.to));
     EXPECT_EQ(loaded.status().code(), absl::StatusCode::kInvalidArgument) << c.to;
     EXPECT_THAT(std::string(loaded.status().message()), HasSubstr(absl::StrCat("dir/toy/template.txtpb:", c.error)));
     EXPECT_EQ(ErrorReason(loaded.status()), "BAD_MANIFEST");
@@ -176,7 +153,7 @@ TEST(ManifestTest, LetsThatGrowWithoutLimitAreRefused) {
   for (int i = 1; i < 60; ++i) {
     absl::StrAppend(&lets, "let { name: \"l", i, "\" expr: \"l", i - 1, " * l", i - 1, "\" }\n");
   }
-  const auto loaded = Load(Changed("define {", lets + "define {"));
+  const auto loaded = Load(Replaced(kManifest, "define {", lets + "define {"));
   EXPECT_THAT(std::string(loaded.status().message()), HasSubstr("with its lets written out: column 4097"));
 }
 
@@ -354,7 +331,7 @@ TEST(LaunchPlanTest, PreconditionsSayWhereAPlanIsValid) {
 }
 
 TEST(LaunchPlanTest, LaunchesThatDependOnDimsAreAPrecondition) {
-  const auto loaded = Load(Changed("when: \"two\"", "when: \"two and m * n > 1000\""));
+  const auto loaded = Load(Replaced(kManifest, "when: \"two\"", "when: \"two and m * n > 1000\""));
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   const Config config = {{"bm", 64}, {"split", 2}, {"atomic", 0}};
   const auto plan = (*loaded)->Plan(Gemm(), config, Hopper());
@@ -369,7 +346,7 @@ TEST(LaunchPlanTest, LaunchesThatDependOnDimsAreAPrecondition) {
 TEST(LaunchPlanTest, WhatCannotBeLaunchedIsRefused) {
   const Config config = {{"bm", 128}, {"split", 2}, {"atomic", 1}};
   const auto error = [&](const std::string& from, const std::string& to, const std::string& op) {
-    const auto loaded = Load(Changed(from, to));
+    const auto loaded = Load(Replaced(kManifest, from, to));
     EXPECT_TRUE(loaded.ok()) << loaded.status();
     const auto plan = (*loaded)->Plan(MustParse(op), config, Hopper());
     EXPECT_EQ(plan.status().code(), absl::StatusCode::kOutOfRange) << plan.status();

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/error.h"
-#include "kernels/kernel_template.h"
+#include "tests/kernels/manifest_text.h"
 
 namespace rooftune {
 namespace {
@@ -34,30 +34,12 @@ launch {
 }
 )manifest";
 
-const OpCatalog& Catalog() {
-  static const auto& catalog = *new OpCatalog(*OpCatalog::Builtin());
-  return catalog;
-}
-
-absl::StatusOr<std::unique_ptr<KernelTemplate>> Load(const std::string& manifest) {
-  return KernelTemplate::Create({"dir/toy", manifest, "// kernel", {}}, Catalog());
-}
-
-std::string Changed(const std::string& from, const std::string& to) {
-  std::string text = kManifest;
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
-
 absl::StatusOr<v1::LaunchPlan> Plan(const std::string& manifest, const std::string& op_text, int64_t bm = 64) {
   const auto loaded = Load(manifest);
   EXPECT_TRUE(loaded.ok()) << loaded.status();
-  const auto op = Catalog().Parse(op_text);
-  EXPECT_TRUE(op.ok()) << op.status();
   DeviceProfile device;
   device.set_cc(90);
-  return (*loaded)->Plan(*op, {{"bm", bm}}, device);
+  return (*loaded)->Plan(MustParse(op_text), {{"bm", bm}}, device);
 }
 
 std::vector<int64_t> ValuesOf(const google::protobuf::RepeatedPtrField<v1::IntExpr>& list) {
@@ -86,7 +68,7 @@ TEST(TensorMapTest, ErrorsSayLineAndColumn) {
       {"l2_promotion: \"2\"", "oob_fill: \"nan\"", "15:7: oob_fill: unknown name 'nan'"},
   };
   for (const auto& c : cases) {
-    const auto loaded = Load(Changed(c.from, c.to));
+    const auto loaded = Load(Replaced(kManifest, c.from, c.to));
     EXPECT_EQ(loaded.status().code(), absl::StatusCode::kInvalidArgument) << c.to;
     EXPECT_THAT(std::string(loaded.status().message()), HasSubstr(absl::StrCat("dir/toy/template.txtpb:", c.error)));
   }
@@ -135,7 +117,7 @@ TEST(TensorMapTest, LeftOutWithItsTensor) {
 
 TEST(TensorMapTest, WhatTheDriverWouldRefuseIsNamed) {
   const auto error = [](const std::string& from, const std::string& to, const std::string& op, int64_t bm = 64) {
-    const auto plan = Plan(Changed(from, to), op, bm);
+    const auto plan = Plan(Replaced(kManifest, from, to), op, bm);
     EXPECT_EQ(plan.status().code(), absl::StatusCode::kOutOfRange) << to;
     EXPECT_EQ(ErrorReason(plan.status()), "LAUNCH_GEOMETRY");
     return std::string(plan.status().message());

@@ -1,4 +1,4 @@
-// ConfigService as a client sees it.
+// What the best configuration of an operator is, one at a time and many at once, as a client sees it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,8 +8,6 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
-#include "base/sha256.h"
 #include "tests/server/test_daemon.h"
 
 namespace rooftune {
@@ -21,34 +19,23 @@ constexpr char kOp[] = "softmax rows=1024 cols=1024 dtype=bf16";
 
 class ConfigServiceTest : public testing::Test {
  protected:
-  v1::GetBestConfigRequest Ask(const std::string& op = kOp, const std::string& device = kGpuId) {
-    v1::GetBestConfigRequest request;
-    request.set_op(op);
-    request.set_device(device);
-    return request;
+  static v1::GetBestConfigRequest Ask(const std::string& op = kOp, const std::string& device = kGpuId) {
+    return BestConfigOf(op, device);
   }
-  grpc::Status Get(const v1::GetBestConfigRequest& request, v1::GetBestConfigResponse* response, int seconds = 20) {
-    grpc::ClientContext context;
-    SetDeadline(context, seconds);
-    return stub_->GetBestConfig(&context, request, response);
+  grpc::Status Get(const v1::GetBestConfigRequest& request, v1::GetBestConfigResponse* response) {
+    return Call(*stub_, &v1::ConfigService::Stub::GetBestConfig, request, response);
   }
-  grpc::Status Fetch(const v1::GetKernelRequest& request, v1::TuningRecord* record, std::string* binary,
-                     size_t* largest = nullptr) {
-    grpc::ClientContext context;
-    SetDeadline(context);
-    auto reader = stub_->GetKernel(&context, request);
-    v1::GetKernelResponse part;
-    bool first = true;
-    while (reader->Read(&part)) {
-      EXPECT_EQ(part.has_record(), first) << "the record comes first and once";
-      first = false;
-      if (part.has_record())
-        *record = part.record();
-      else
-        binary->append(part.chunk());
-      if (largest != nullptr) *largest = std::max(*largest, part.chunk().size());
-    }
-    return reader->Finish();
+  // Why it is refused.
+  std::string ReasonOf(const v1::GetBestConfigRequest& request) {
+    v1::GetBestConfigResponse response;
+    return See(Get(request, &response)).reason;
+  }
+  grpc::Status Get(const v1::BatchGetBestConfigsRequest& request, v1::BatchGetBestConfigsResponse* response) {
+    return Call(*stub_, &v1::ConfigService::Stub::BatchGetBestConfigs, request, response);
+  }
+  // Until so many callers wait for sweeps.
+  void AwaitWatchers(size_t count) {
+    while (daemon_.core->context.hub.watchers() != count) std::this_thread::yield();
   }
 
   TestDaemon daemon_;
@@ -101,7 +88,7 @@ TEST_F(ConfigServiceTest, AnotherMachinesDeviceIsNeverServedAsExact) {
   v1::GetBestConfigResponse response;
   ASSERT_TRUE(Get(Ask(kOp, b200), &response).ok());
   EXPECT_EQ(response.match(), v1::ENVIRONMENT_DIFFERS);
-  EXPECT_EQ(See(Get(Ask(kOp, kGpuId), &response)).reason, "NOT_TUNED") << "nor for this daemon's device";
+  EXPECT_EQ(ReasonOf(Ask(kOp, kGpuId)), "NOT_TUNED") << "nor for this daemon's device";
 }
 
 TEST_F(ConfigServiceTest, AMissNamesKeyNeighboursAndCommand) {
@@ -132,25 +119,24 @@ TEST_F(ConfigServiceTest, WeakEvidenceIsRefusedWithTheWayOut) {
   EXPECT_THAT(error.message, HasSubstr("min_evidence=COMPILED"));
   // Tuning a modelled device could never help.
   request.set_miss_policy(v1::WAIT);
-  EXPECT_EQ(See(Get(request, &response)).reason, "EVIDENCE_TOO_WEAK");
+  EXPECT_EQ(ReasonOf(request), "EVIDENCE_TOO_WEAK");
   EXPECT_EQ(daemon_.manager->starts(), 0);
 }
 
 TEST_F(ConfigServiceTest, BadRequestsSayWhatIsWrong) {
-  v1::GetBestConfigResponse response;
-  EXPECT_EQ(See(Get(Ask("softmaxx rows=1 cols=1 dtype=bf16"), &response)).reason, "UNKNOWN_OP");
-  EXPECT_EQ(See(Get(Ask(""), &response)).reason, "MISSING_OP");
-  EXPECT_EQ(See(Get(Ask(std::string(5000, 'x')), &response)).reason, "OP_TOO_LONG");
-  EXPECT_EQ(See(Get(Ask(kOp, "cuda:7"), &response)).reason, "UNKNOWN_DEVICE");
+  EXPECT_EQ(ReasonOf(Ask("softmaxx rows=1 cols=1 dtype=bf16")), "UNKNOWN_OP");
+  EXPECT_EQ(ReasonOf(Ask("")), "MISSING_OP");
+  EXPECT_EQ(ReasonOf(Ask(std::string(5000, 'x'))), "OP_TOO_LONG");
+  EXPECT_EQ(ReasonOf(Ask(kOp, "cuda:7")), "UNKNOWN_DEVICE");
   auto request = Ask();
   request.set_generation(99);
-  EXPECT_EQ(See(Get(request, &response)).reason, "GENERATION_GONE");
+  EXPECT_EQ(ReasonOf(request), "GENERATION_GONE");
   request.set_generation(1);
   request.set_miss_policy(v1::WAIT);
-  EXPECT_EQ(See(Get(request, &response)).reason, "BAD_VALUE");
+  EXPECT_EQ(ReasonOf(request), "BAD_VALUE");
   request = Ask();
   request.set_miss_policy(static_cast<v1::MissPolicy>(77));
-  EXPECT_EQ(See(Get(request, &response)).reason, "BAD_VALUE");
+  EXPECT_EQ(ReasonOf(request), "BAD_VALUE");
 }
 
 TEST_F(ConfigServiceTest, AnEstimateIsLabelledAndTheSameForAll) {
@@ -179,7 +165,7 @@ TEST_F(ConfigServiceTest, AnEstimateIsLabelledAndTheSameForAll) {
   // An estimate is not evidence enough for more.
   request.set_min_evidence(v1::COMPILED);
   v1::GetBestConfigResponse response;
-  EXPECT_EQ(See(Get(request, &response)).reason, "EVIDENCE_TOO_WEAK");
+  EXPECT_EQ(ReasonOf(request), "EVIDENCE_TOO_WEAK");
 }
 
 TEST_F(ConfigServiceTest, NearestShapeOnlyIfAllowedAndWithWhatDiffers) {
@@ -193,7 +179,7 @@ TEST_F(ConfigServiceTest, NearestShapeOnlyIfAllowedAndWithWhatDiffers) {
   daemon_.Publish({record});
 
   request = Ask("softmax rows=2048 cols=2048 dtype=bf16", kModelId);
-  EXPECT_EQ(See(Get(request, &response)).reason, "NOT_TUNED");
+  EXPECT_EQ(ReasonOf(request), "NOT_TUNED");
   request.set_allow_nearest(true);
   const auto status = Get(request, &response);
   ASSERT_TRUE(status.ok()) << status.error_message();
@@ -212,8 +198,7 @@ TEST_F(ConfigServiceTest, NeverANeighbourWhoseConfigurationIsForbiddenHere) {
   daemon_.Publish({record});
   auto request = Ask("softmax rows=1024 cols=1025 dtype=bf16", kModelId);
   request.set_allow_nearest(true);
-  v1::GetBestConfigResponse response;
-  EXPECT_EQ(See(Get(request, &response)).reason, "NOT_TUNED");
+  EXPECT_EQ(ReasonOf(request), "NOT_TUNED");
 }
 
 TEST_F(ConfigServiceTest, F7_WaitStartsOneSweepForAllAndAnswersWhenItPublished) {
@@ -231,11 +216,10 @@ TEST_F(ConfigServiceTest, F7_WaitStartsOneSweepForAllAndAnswersWhenItPublished) 
       ++answered;
     });
   }
-  while (daemon_.core->context.hub.watchers() < 20) std::this_thread::yield();
+  AwaitWatchers(20);
   EXPECT_EQ(daemon_.manager->starts(), 1);
   // Lookups and pings go on while all wait.
-  v1::GetBestConfigResponse other;
-  EXPECT_EQ(See(Get(Ask(), &other)).reason, "NOT_TUNED");
+  EXPECT_EQ(ReasonOf(Ask()), "NOT_TUNED");
   ASSERT_TRUE(daemon_.manager->Publish({daemon_.Record(kOp, kGpuKey, v1::MEASURED, 5)}).ok());
   ASSERT_TRUE(daemon_.manager->Change("sweeps/s1", v1::DONE, "").ok());
   for (auto& caller : callers) caller.join();
@@ -254,7 +238,7 @@ TEST_F(ConfigServiceTest, F7_WaitSharesAFailureAndALaterCallTriesAgain) {
       EXPECT_EQ(error.metadata.at("sweep"), name);
       EXPECT_THAT(error.message, HasSubstr("every candidate failed"));
     });
-    while (daemon_.core->context.hub.watchers() < 1) std::this_thread::yield();
+    AwaitWatchers(1);
     ASSERT_TRUE(daemon_.manager->Change(name, v1::FAILED, "every candidate failed").ok());
     caller.join();
   }
@@ -269,11 +253,11 @@ TEST_F(ConfigServiceTest, AWaiterThatGoesAwayLeavesNothingBehindAndTheSweepGoesO
   SetDeadline(context);
   grpc::Status status;
   std::thread caller([&] { status = stub_->GetBestConfig(&context, request, &response); });
-  while (daemon_.core->context.hub.watchers() < 1) std::this_thread::yield();
+  AwaitWatchers(1);
   context.TryCancel();
   caller.join();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
-  while (daemon_.core->context.hub.watchers() > 0) std::this_thread::yield();
+  AwaitWatchers(0);
   EXPECT_EQ(daemon_.manager->Get("sweeps/s1")->state(), v1::QUEUED);
 }
 
@@ -290,8 +274,8 @@ TEST_F(ConfigServiceTest, TuneAsyncAnswersWithAnEstimateAndTheSweep) {
   EXPECT_EQ(daemon_.manager->starts(), 1);
 }
 
-// Ranks of one job must launch the same kernel: whoever passes the same generation gets the same record and binary, while
-// the key is tuned again and again.
+// Ranks of one job must launch the same kernel: whoever passes the same generation gets the same record and binary,
+// while the key is tuned again and again.
 TEST_F(ConfigServiceTest, F6_OneGenerationOneAnswerWhileTheKeyIsTunedAgain) {
   constexpr int kRanks = 8, kPublished = 12;
   std::map<int64_t, std::set<std::string>> answers;  // by generation
@@ -348,9 +332,7 @@ TEST_F(ConfigServiceTest, BatchKeepsOrderAndGivesEachItsOwnError) {
   request.add_op(kOp);
   request.add_op("nonsense");
   v1::BatchGetBestConfigsResponse response;
-  grpc::ClientContext context;
-  SetDeadline(context);
-  const auto status = stub_->BatchGetBestConfigs(&context, request, &response);
+  const auto status = Get(request, &response);
   ASSERT_TRUE(status.ok()) << status.error_message();
   ASSERT_EQ(response.item_size(), 3);
   EXPECT_EQ(response.item(0).error().reason(), "NOT_TUNED");
@@ -368,19 +350,13 @@ TEST_F(ConfigServiceTest, BatchHasItsLimits) {
   v1::BatchGetBestConfigsRequest request;
   for (int i = 0; i < 1000; ++i) request.add_op(kOp);
   v1::BatchGetBestConfigsResponse response;
-  {
-    grpc::ClientContext context;  // with the default limit of 4 MiB
-    SetDeadline(context);
-    const auto status = stub_->BatchGetBestConfigs(&context, request, &response);
-    ASSERT_TRUE(status.ok()) << status.error_message();
-    ASSERT_EQ(response.item_size(), 1000);
-    EXPECT_TRUE(response.item(0).has_response());
-    EXPECT_EQ(response.item(999).error().reason(), "RESPONSE_TOO_LARGE");
-  }
+  const auto status = Get(request, &response);  // gRPC's own limit is 4 MiB
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_EQ(response.item_size(), 1000);
+  EXPECT_TRUE(response.item(0).has_response());
+  EXPECT_EQ(response.item(999).error().reason(), "RESPONSE_TOO_LARGE");
   request.add_op(kOp);
-  grpc::ClientContext context;
-  SetDeadline(context);
-  EXPECT_EQ(See(stub_->BatchGetBestConfigs(&context, request, &response)).reason, "BATCH_TOO_LARGE");
+  EXPECT_EQ(See(Get(request, &response)).reason, "BATCH_TOO_LARGE");
 }
 
 TEST_F(ConfigServiceTest, BatchWaitsForAllItsSweeps) {
@@ -390,12 +366,10 @@ TEST_F(ConfigServiceTest, BatchWaitsForAllItsSweeps) {
   request.set_miss_policy(v1::WAIT);
   v1::BatchGetBestConfigsResponse response;
   std::thread caller([&] {
-    grpc::ClientContext context;
-    SetDeadline(context);
-    const auto status = stub_->BatchGetBestConfigs(&context, request, &response);
+    const auto status = Get(request, &response);
     EXPECT_TRUE(status.ok()) << status.error_message();
   });
-  while (daemon_.core->context.hub.watchers() < 2) std::this_thread::yield();
+  AwaitWatchers(2);
   ASSERT_TRUE(daemon_.manager->Publish({daemon_.Record(request.op(1), kGpuKey, v1::MEASURED, 7)}).ok());
   ASSERT_TRUE(daemon_.manager->Change("sweeps/s2", v1::DONE, "").ok());
   ASSERT_TRUE(daemon_.manager->Change("sweeps/s1", v1::FAILED, "no luck").ok());
@@ -403,108 +377,6 @@ TEST_F(ConfigServiceTest, BatchWaitsForAllItsSweeps) {
   ASSERT_EQ(response.item_size(), 2);
   EXPECT_EQ(response.item(0).error().reason(), "SWEEP_FAILED");
   EXPECT_EQ(response.item(1).response().record().config().at("block"), 7);
-}
-
-TEST_F(ConfigServiceTest, FetchesABinaryInChunksFromAnyOffset) {
-  std::string cubin(10 * 1024 * 1024 + 17, '\0');
-  for (size_t i = 0; i < cubin.size(); ++i) cubin[i] = static_cast<char>(i * 2654435761u >> 13);
-  auto record = daemon_.Record(kOp, kGpuKey, v1::MEASURED, 1);
-  record.set_artifact_digest(*daemon_.artifacts->Put(cubin));
-  record.set_artifact_bytes(static_cast<int64_t>(cubin.size()));
-  daemon_.Publish({record});
-  v1::GetKernelRequest request;
-  request.set_record(record.name());
-  v1::TuningRecord seen;
-  std::string binary;
-  size_t largest = 0;
-  ASSERT_TRUE(Fetch(request, &seen, &binary, &largest).ok());
-  EXPECT_EQ(seen.name(), record.name());
-  EXPECT_EQ(Sha256Hex(binary), record.artifact_digest());
-  EXPECT_LE(largest, 256u * 1024);
-  binary.clear();
-  request.set_offset(10'000'000);
-  ASSERT_TRUE(Fetch(request, &seen, &binary).ok());
-  EXPECT_EQ(binary, cubin.substr(10'000'000));
-  for (const int64_t offset : {int64_t{-1}, static_cast<int64_t>(cubin.size()) + 1}) {
-    request.set_offset(offset);
-    EXPECT_EQ(See(Fetch(request, &seen, &binary)).reason, "BAD_OFFSET");
-  }
-}
-
-TEST_F(ConfigServiceTest, AKernelIsVerifiedUnlessTheCallerAcceptsLess) {
-  auto record = daemon_.Record(kOp, kModelKey, v1::COMPILED, 1);
-  record.set_artifact_digest(*daemon_.artifacts->Put("cubin"));
-  daemon_.Publish({record});
-  v1::GetKernelRequest request;
-  *request.mutable_query() = Ask(kOp, kModelId);
-  v1::TuningRecord seen;
-  std::string binary;
-  const SeenError error = See(Fetch(request, &seen, &binary));
-  EXPECT_EQ(error.reason, "EVIDENCE_TOO_WEAK");
-  EXPECT_THAT(error.message, HasSubstr("min_evidence=COMPILED"));
-  request.mutable_query()->set_min_evidence(v1::COMPILED);
-  ASSERT_TRUE(Fetch(request, &seen, &binary).ok());
-  EXPECT_EQ(binary, "cubin");
-}
-
-TEST_F(ConfigServiceTest, AnEstimateIsCompiledOnceWhenItsKernelIsAskedFor) {
-  v1::GetKernelRequest request;
-  *request.mutable_query() = Ask(kOp, kModelId);
-  request.mutable_query()->set_miss_policy(v1::ESTIMATE);
-  v1::TuningRecord seen;
-  std::string binary;
-  EXPECT_EQ(See(Fetch(request, &seen, &binary)).reason, "EVIDENCE_TOO_WEAK");
-  EXPECT_EQ(daemon_.compiler->compiles(), 0);
-  request.mutable_query()->set_min_evidence(v1::COMPILED);
-  const auto status = Fetch(request, &seen, &binary);
-  ASSERT_TRUE(status.ok()) << status.error_message();
-  EXPECT_EQ(seen.evidence(), v1::COMPILED);
-  EXPECT_EQ(seen.artifact_digest(), Sha256Hex(binary));
-  EXPECT_EQ(seen.plan().artifact_digest(), seen.artifact_digest());
-  std::vector<std::thread> others;
-  for (int i = 0; i < 6; ++i) {
-    others.emplace_back([&] {
-      v1::GetKernelRequest by_name;
-      by_name.set_record(seen.name());
-      v1::TuningRecord again;
-      std::string bytes;
-      EXPECT_TRUE(Fetch(by_name, &again, &bytes).ok());
-      EXPECT_EQ(bytes, binary);
-    });
-  }
-  for (auto& other : others) other.join();
-  EXPECT_EQ(daemon_.compiler->compiles(), 1);
-}
-
-TEST_F(ConfigServiceTest, KernelErrorsSayWhatToDo) {
-  v1::GetKernelRequest request;
-  v1::TuningRecord seen;
-  std::string binary;
-  EXPECT_EQ(See(Fetch(request, &seen, &binary)).reason, "MISSING_FIELD");
-  request.set_record("nonsense");
-  EXPECT_EQ(See(Fetch(request, &seen, &binary)).reason, "BAD_NAME");
-  request.set_record("records/none");
-  EXPECT_EQ(See(Fetch(request, &seen, &binary)).reason, "RECORD_NOT_FOUND");
-  auto vendor = daemon_.Record(kOp, kGpuKey, v1::MEASURED, 1);
-  vendor.set_provider(v1::CUBLASLT);
-  daemon_.Publish({vendor});
-  request.set_record(vendor.name());
-  EXPECT_EQ(See(Fetch(request, &seen, &binary)).reason, "NO_BINARY");
-  // The call of a library is complete without one.
-  auto call = daemon_.Record(kOp, kGpuKey, v1::MEASURED, 4);
-  call.set_provider(v1::CUBLASLT);
-  call.mutable_plan()->mutable_cublaslt()->set_library_version(130100);
-  daemon_.Publish({call});
-  request.set_record(call.name());
-  const auto fetched = Fetch(request, &seen, &binary);
-  EXPECT_TRUE(fetched.ok()) << fetched.error_message();
-  EXPECT_EQ(seen.plan().cublaslt().library_version(), 130100);
-  EXPECT_TRUE(binary.empty());
-  auto imported = daemon_.Record(kOp, kGpuKey, v1::MEASURED, 2);
-  imported.set_artifact_digest(Sha256Hex("never stored"));
-  daemon_.Publish({imported});
-  request.set_record(imported.name());
-  EXPECT_EQ(See(Fetch(request, &seen, &binary)).reason, "ARTIFACT_MISSING");
 }
 
 TEST_F(ConfigServiceTest, CallersThatCannotUseTheLibraryGetTheBestTemplate) {
@@ -530,29 +402,9 @@ TEST_F(ConfigServiceTest, CallersThatCannotUseTheLibraryGetTheBestTemplate) {
   ASSERT_TRUE(Get(request, &response).ok());
   EXPECT_EQ(response.record().name(), kernel.name());
   request.set_provider(0, v1::EXTERNAL);
-  EXPECT_EQ(See(Get(request, &response)).reason, "NOT_TUNED");
+  EXPECT_EQ(ReasonOf(request), "NOT_TUNED");
   request.set_provider(0, static_cast<v1::Provider>(99));
-  EXPECT_EQ(See(Get(request, &response)).reason, "BAD_VALUE");
-}
-
-TEST(ConfigService, ACompilerThatFailsIsReportedWithItsLog) {
-  TestDaemon::Options options;
-  options.compiler_script = R"(rule { phase: COMPILE outcome: COMPILE_FAILED message: "error: no such thing" })";
-  TestDaemon daemon(options);
-  const auto stub = daemon.Stub<v1::ConfigService>();
-  v1::GetKernelRequest request;
-  request.mutable_query()->set_op(kOp);
-  request.mutable_query()->set_device(kModelId);
-  request.mutable_query()->set_miss_policy(v1::ESTIMATE);
-  request.mutable_query()->set_min_evidence(v1::COMPILED);
-  grpc::ClientContext context;
-  SetDeadline(context);
-  auto reader = stub->GetKernel(&context, request);
-  v1::GetKernelResponse part;
-  EXPECT_FALSE(reader->Read(&part));
-  const SeenError error = See(reader->Finish());
-  EXPECT_EQ(error.reason, "COMPILE_FAILED");
-  EXPECT_THAT(error.message, HasSubstr("no such thing"));
+  EXPECT_EQ(ReasonOf(request), "BAD_VALUE");
 }
 
 TEST(ConfigService, ReloadsWhatTheStoreHolds) {
@@ -565,12 +417,8 @@ TEST(ConfigService, ReloadsWhatTheStoreHolds) {
   options.records = {record};
   TestDaemon daemon(options);
   const auto stub = daemon.Stub<v1::ConfigService>();
-  v1::GetBestConfigRequest request;
-  request.set_op(kOp);
   v1::GetBestConfigResponse response;
-  grpc::ClientContext context;
-  SetDeadline(context);
-  ASSERT_TRUE(stub->GetBestConfig(&context, request, &response).ok());
+  ASSERT_TRUE(Call(*stub, &v1::ConfigService::Stub::GetBestConfig, BestConfigOf(kOp, ""), &response).ok());
   EXPECT_EQ(response.record().name(), record.name());
 }
 

@@ -12,14 +12,6 @@ using testing::HasSubstr;
 
 constexpr char kOp[] = "softmax rows=1024 cols=1024 dtype=bf16";
 
-template <typename Request, typename Response, typename Stub>
-grpc::Status Call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                  const Request& request, Response* response) {
-  grpc::ClientContext context;
-  SetDeadline(context);
-  return (stub.*method)(&context, request, response);
-}
-
 class RecordServiceTest : public testing::Test {
  protected:
   // A sweep that ended, with trials and a record.

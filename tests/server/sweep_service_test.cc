@@ -22,15 +22,6 @@ using testing::HasSubstr;
 
 constexpr char kOp[] = "softmax rows=1024 cols=1024 dtype=bf16";
 
-// One call with a deadline.
-template <typename Request, typename Response, typename Stub>
-grpc::Status Call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                  const Request& request, Response* response) {
-  grpc::ClientContext context;
-  SetDeadline(context);
-  return (stub.*method)(&context, request, response);
-}
-
 class SweepServiceTest : public testing::Test {
  protected:
   explicit SweepServiceTest(TestDaemon::Options options = {}) : daemon_(std::move(options)) {}
@@ -56,6 +47,13 @@ class SweepServiceTest : public testing::Test {
     Operation operation;
     EXPECT_TRUE(Call(*operations_, &Operations::Stub::GetOperation, request, &operation).ok());
     return operation;
+  }
+  // A watch of the first sweep.
+  std::unique_ptr<grpc::ClientReader<v1::Sweep>> Watch(grpc::ClientContext& context) {
+    v1::WatchSweepRequest request;
+    request.set_name("sweeps/s1");
+    SetDeadline(context);
+    return sweeps_->WatchSweep(&context, request);
   }
   void AwaitWatchers(size_t count) {
     while (daemon_.core->context.hub.watchers() != count) std::this_thread::yield();
@@ -271,11 +269,8 @@ class PacedWatchTest : public SweepServiceTest {
 
 TEST_F(PacedWatchTest, WatchSendsStatesHeartbeatsAndEnds) {
   Create();
-  v1::WatchSweepRequest request;
-  request.set_name("sweeps/s1");
   grpc::ClientContext context;
-  SetDeadline(context);
-  auto reader = sweeps_->WatchSweep(&context, request);
+  auto reader = Watch(context);
   v1::Sweep sweep;
   ASSERT_TRUE(reader->Read(&sweep));
   EXPECT_EQ(sweep.state(), v1::QUEUED);
@@ -299,11 +294,8 @@ TEST_F(PacedWatchTest, WatchSendsStatesHeartbeatsAndEnds) {
 TEST_F(SweepServiceTest, WatchingWhatHasEndedSendsItOnce) {
   Create();
   ASSERT_TRUE(daemon_.manager->Change("sweeps/s1", v1::DONE, "").ok());
-  v1::WatchSweepRequest request;
-  request.set_name("sweeps/s1");
   grpc::ClientContext context;
-  SetDeadline(context);
-  auto reader = sweeps_->WatchSweep(&context, request);
+  auto reader = Watch(context);
   v1::Sweep sweep;
   EXPECT_TRUE(reader->Read(&sweep));
   EXPECT_FALSE(reader->Read(&sweep));
@@ -340,11 +332,8 @@ TEST_F(SweepServiceTest, ManyWatchersDoNotHoldUpLookups) {
 
 TEST_F(SweepServiceTest, AWatcherThatGoesAwayIsForgotten) {
   Create();
-  v1::WatchSweepRequest request;
-  request.set_name("sweeps/s1");
   grpc::ClientContext context;
-  SetDeadline(context);
-  auto reader = sweeps_->WatchSweep(&context, request);
+  auto reader = Watch(context);
   v1::Sweep sweep;
   ASSERT_TRUE(reader->Read(&sweep));
   AwaitWatchers(1);

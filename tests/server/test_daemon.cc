@@ -149,6 +149,13 @@ void TestDaemon::Publish(const std::vector<v1::TuningRecord>& records) {
   core->context.index.Flush(clock.Now());
 }
 
+v1::GetBestConfigRequest BestConfigOf(const std::string& op, const std::string& device) {
+  v1::GetBestConfigRequest request;
+  request.set_op(op);
+  request.set_device(device);
+  return request;
+}
+
 SeenError See(const grpc::Status& status) {
   SeenError seen;
   seen.code = status.error_code();

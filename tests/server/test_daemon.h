@@ -80,6 +80,8 @@ class TestDaemon {
   std::string target_;
 };
 
+v1::GetBestConfigRequest BestConfigOf(const std::string& op, const std::string& device);
+
 // What a client sees of an error.
 struct SeenError {
   int code = 0;
@@ -92,6 +94,15 @@ SeenError See(const grpc::Status& status);
 
 // A deadline that no healthy call reaches.
 void SetDeadline(grpc::ClientContext& context, int seconds = 20);
+
+// One call with that deadline.
+template <typename Request, typename Response, typename Stub>
+grpc::Status Call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                  const Request& request, Response* response) {
+  grpc::ClientContext context;
+  SetDeadline(context);
+  return (stub.*method)(&context, request, response);
+}
 
 }  // namespace rooftune
 

@@ -16,7 +16,6 @@ namespace {
 constexpr int64_t kSmallest = int64_t{64} << 10;
 constexpr int64_t kLargest = int64_t{4} << 30;
 constexpr int64_t kSizeStep = 4;
-constexpr int kMaxSets = 128;
 constexpr int64_t kPieceAlignment = 4096;
 constexpr int64_t kAlignment = 16;
 // Mixes of more writes than reads: an H200 writes alone faster than it copies, and twice as much as it reads slower
@@ -98,12 +97,10 @@ absl::Status Calibrator::Run(device::v1::Calibration* calibration) {
 TimedWork Calibrator::Rotating(int64_t bytes, const std::function<absl::Status(cuda::DevicePtr)>& enqueue) const {
   const int64_t cold = ColdBytes(context_.gpu.limits().l2_bytes);
   const int64_t piece = (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
-  const int64_t wanted = std::max<int64_t>((cold + piece - 1) / piece, 2);
-  const int64_t fitting = std::max<int64_t>((pool_.size() - cold) / piece, 1);
+  const SetPlan plan = PlanSets(piece, context_.gpu.limits().l2_bytes, pool_.size() - cold, /*warm=*/false);
   TimedWork work;
-  work.sets = static_cast<int>(std::min({wanted, fitting, int64_t{kMaxSets}}));
-  // A single piece that is larger than the cold bytes evicts itself.
-  work.rotation = work.sets * piece >= cold ? Rotation::kCold : Rotation::kFlushed;
+  work.sets = std::max(plan.sets, 1);
+  work.rotation = plan.cold_by_rotation ? Rotation::kCold : Rotation::kFlushed;
   work.flush = pool_.ptr() + static_cast<cuda::DevicePtr>(pool_.size() - cold);
   work.flush_bytes = cold;
   const cuda::DevicePtr base = pool_.ptr();

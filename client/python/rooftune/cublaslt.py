@@ -3,7 +3,7 @@ import ctypes
 import os
 import threading
 
-from .driver import CudaError
+from .driver import CudaError, Workspaces
 
 # Numbers of cublasLt.h and library_types.h, which the library keeps between major versions.
 _TRANSPOSE = (3, 4)  # CUBLASLT_MATMUL_DESC_TRANSA, _TRANSB
@@ -69,7 +69,7 @@ class Product:
     """A plan's call, made ready on one device: what Kernel holds of it there. Not thread-safe."""
 
     def __init__(self, driver, plan, library=None):
-        self.driver, self.workspaces = driver, {}
+        self.driver, self.workspaces = driver, Workspaces(driver)
         self._recipe = recipe = plan.cublaslt
         self._handle, self._description, self._layouts = ctypes.c_void_p(), ctypes.c_void_p(), []
         self._library = library or Library.get()
@@ -116,14 +116,6 @@ class Product:
         self._call("cublasLtMatrixLayoutSetAttribute", layout, ctypes.c_int(attribute), ctypes.byref(value),
                    ctypes.c_size_t(ctypes.sizeof(value)))
 
-    def workspace(self, size, stream):
-        """One a stream: launches of two streams may run at the same time."""
-        if not size:
-            return 0
-        if stream not in self.workspaces:
-            self.workspaces[stream] = self.driver.allocate(size)
-        return self.workspaces[stream]
-
     def _scalar(self, name, scalars, fallback):
         value = scalars.get(name, fallback) if name else fallback
         if self._recipe.scale_type == _INT32:
@@ -149,8 +141,7 @@ class Product:
                        ctypes.c_void_p(workspace or None), ctypes.c_size_t(size), ctypes.c_void_p(stream or None))
 
     def close(self):
-        for address in self.workspaces.values():
-            self.driver.free(address)
+        self.workspaces.free()
         with self.driver:
             for layout in self._layouts:
                 self._call("cublasLtMatrixLayoutDestroy", layout)

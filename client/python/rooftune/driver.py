@@ -44,6 +44,24 @@ class _LaunchConfig(ctypes.Structure):
                 ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(_LaunchAttribute)), ("count", ctypes.c_uint)]
 
 
+class Workspaces:
+    """Device memory of a plan's launches, one a stream: launches of two streams may run at the same time."""
+
+    def __init__(self, driver):
+        self._driver, self._of_stream = driver, {}
+
+    def get(self, size, stream):
+        if not size:
+            return 0
+        if stream not in self._of_stream:
+            self._of_stream[stream] = self._driver.allocate(size)
+        return self._of_stream[stream]
+
+    def free(self):
+        for address in self._of_stream.values():
+            self._driver.free(address)
+
+
 class Driver:
     """The primary context of one device. Thread-safe: every call makes it current on its thread first, and puts back
     what was current before, so that the caller's own device stays chosen."""

@@ -4,7 +4,7 @@ import sys
 import threading
 
 from . import _schema, cublaslt, expr
-from .driver import MAX_GRID, PORTABLE_CLUSTER, TENSOR_MAP_BYTES, CudaError, Driver
+from .driver import MAX_GRID, PORTABLE_CLUSTER, TENSOR_MAP_BYTES, CudaError, Driver, Workspaces
 
 _TORCH_DTYPES = {"FP32": "float32", "FP16": "float16", "BF16": "bfloat16", "FP64": "float64", "INT8": "int8",
                  "INT32": "int32", "INT64": "int64", "INT4": "uint8", "FP8_E4M3": "float8_e4m3fn", "FP8_E5M2": "float8_e5m2"}
@@ -51,7 +51,7 @@ class _Loaded:
         self.driver = driver
         driver.check_arch(plan.arch)
         self.module = driver.load(binary)
-        self.functions, self.workspaces, self._maps = {}, {}, {}
+        self.functions, self.workspaces, self._maps = {}, Workspaces(driver), {}
         shared = {}
         for launch in plan.launch:
             if launch.symbol not in self.functions:
@@ -62,14 +62,6 @@ class _Loaded:
                 driver.allow_large_cluster(self.functions[launch.symbol])
         for symbol, size in shared.items():
             driver.allow_shared(self.functions[symbol], size)
-
-    def workspace(self, size, stream):
-        """One a stream: launches of two streams may run at the same time."""
-        if not size:
-            return 0
-        if stream not in self.workspaces:
-            self.workspaces[stream] = self.driver.allocate(size)
-        return self.workspaces[stream]
 
     def tensor_map(self, key, spec, address):
         """Bytes of the map that `spec` describes; encoded once for each address."""
@@ -84,8 +76,7 @@ class _Loaded:
         return self._maps[key]
 
     def close(self):
-        for address in self.workspaces.values():
-            self.driver.free(address)
+        self.workspaces.free()
         self.driver.unload(self.module)
 
 
@@ -137,7 +128,7 @@ class Kernel:
         addresses, outputs = self._addresses(arguments, gpu)
         # Held until all is queued, so that launches of several threads do not mix in one workspace.
         with self._lock:
-            workspace = loaded.workspace(self.plan.workspace_bytes.value, stream)
+            workspace = loaded.workspaces.get(self.plan.workspace_bytes.value, stream)
             if workspace and self._zero_workspace:
                 loaded.driver.zero(workspace, self.plan.workspace_bytes.value, stream)
             if self._of_library:

@@ -30,36 +30,68 @@ typedef RtType<RT_DTYPE>::Store RtIn;
 typedef RtType<RT_BIAS_DTYPE>::Store RtBias;
 typedef RtType<RT_OUT>::Store RtOut;
 
-struct RtEpilogueArgs {
+// Parts of a list that are there only with a feature.
 #if RT_BETA
-  const RtOut* c;
-  float beta;
+#define RT_IF_BETA(...) __VA_ARGS__
+#else
+#define RT_IF_BETA(...)
 #endif
+#if RT_SCALE
+#define RT_IF_SCALE(...) __VA_ARGS__
+#else
+#define RT_IF_SCALE(...)
+#endif
+#if RT_QUANTIZED
+#define RT_IF_QUANTIZED(...) __VA_ARGS__
+#else
+#define RT_IF_QUANTIZED(...)
+#endif
+#if RT_BIAS
+#define RT_IF_BIAS(...) __VA_ARGS__
+#else
+#define RT_IF_BIAS(...)
+#endif
+
+// What a kernel's signature has for its epilogue, in the order of a launch's arguments:
+//   RT_EPILOGUE_INPUTS RtOut* __restrict__ d, RT_EPILOGUE_FACTORS
+#define RT_SCALE_INPUTS RT_IF_SCALE(const float* __restrict__ scale_a, const float* __restrict__ scale_b, )
+#define RT_EPILOGUE_INPUTS                             \
+  RT_IF_BETA(const RtOut* __restrict__ c, )            \
+  RT_SCALE_INPUTS                                      \
+  RT_IF_QUANTIZED(const float* __restrict__ scale_d, ) \
+  RT_IF_BIAS(const RtBias* __restrict__ bias, )
+#define RT_EPILOGUE_FACTORS float alpha, RT_IF_BETA(float beta, )
+// RtEpilogueArgs of parameters with these names; d is set beside it.
+#define RT_EPILOGUE_ARGS                                                                                         \
+  rt_epilogue_args(RT_IF_BETA(c, ) RT_IF_SCALE(scale_a, scale_b, ) RT_IF_QUANTIZED(scale_d, ) RT_IF_BIAS(bias, ) \
+                       RT_IF_BETA(beta, ) alpha)
+
+struct RtEpilogueArgs {
+  RT_IF_BETA(const RtOut* c; float beta;)
 #if RT_SCALE == RT_SCALE_ROW
   const float* scale_a;
   const float* scale_b;
 #endif
-#if RT_QUANTIZED
-  const float* scale_d;
-#endif
-#if RT_BIAS
-  const RtBias* bias;
-#endif
+  RT_IF_QUANTIZED(const float* scale_d;)
+  RT_IF_BIAS(const RtBias* bias;)
   RtOut* d;
-  float alpha;
+  float alpha;  // times the scales of whole tensors
 };
 
-#if RT_SCALE
-// Scales of whole tensors go into alpha.
-__device__ __forceinline__ void rt_take_scales(RtEpilogueArgs& args, const float* scale_a, const float* scale_b) {
+__device__ __forceinline__ RtEpilogueArgs rt_epilogue_args(RT_EPILOGUE_INPUTS RT_IF_BETA(float beta, ) float alpha) {
+  RtEpilogueArgs args;
+  RT_IF_BETA(args.c = c; args.beta = beta;)
 #if RT_SCALE == RT_SCALE_ROW
   args.scale_a = scale_a;
   args.scale_b = scale_b;
 #elif RT_SCALE == RT_SCALE_TENSOR
-  args.alpha *= __ldg(scale_a) * __ldg(scale_b);
+  alpha *= __ldg(scale_a) * __ldg(scale_b);
 #endif
+  RT_IF_QUANTIZED(args.scale_d = scale_d;)
+  RT_IF_BIAS(args.bias = bias;)
+  args.alpha = alpha;
+  return args;
 }
-#endif
 
 __device__ __forceinline__ float rt_sigmoid(float x) { return __fdividef(1.0f, 1.0f + rt_exp(-x)); }
 

@@ -5,23 +5,7 @@
 #if RT_SPLIT_K > 1 && !RT_CLUSTER
 // Sums in the order of the shares, so that equal inputs give equal bits. `count` is batch·m·n.
 extern "C" __global__ void __launch_bounds__(128)
-    rt_gemm_reduce(const float* __restrict__ partial,
-#if RT_BETA
-                   const RtOut* __restrict__ c,
-#endif
-#if RT_SCALE
-                   const float* __restrict__ scale_a, const float* __restrict__ scale_b,
-#endif
-#if RT_QUANTIZED
-                   const float* __restrict__ scale_d,
-#endif
-#if RT_BIAS
-                   const RtBias* __restrict__ bias,
-#endif
-                   RtOut* __restrict__ d, float alpha,
-#if RT_BETA
-                   float beta,
-#endif
+    rt_gemm_reduce(const float* __restrict__ partial, RT_EPILOGUE_INPUTS RtOut* __restrict__ d, RT_EPILOGUE_FACTORS
                    rt_i64 count, int n) {
   constexpr int kVec = RT_VEC_D < 4 ? RT_VEC_D : 4;
   const size_t index = (static_cast<size_t>(blockIdx.x) * 128 + threadIdx.x) * kVec;
@@ -36,22 +20,8 @@ extern "C" __global__ void __launch_bounds__(128)
   for (int s = 1; s < RT_SPLIT_K; ++s)
 #pragma unroll
     for (int i = 0; i < kVec; ++i) v[i] += shares[s].value[i];
-  RtEpilogueArgs args;
-#if RT_BETA
-  args.c = c;
-  args.beta = beta;
-#endif
-#if RT_BIAS
-  args.bias = bias;
-#endif
+  RtEpilogueArgs args = RT_EPILOGUE_ARGS;
   args.d = d;
-  args.alpha = alpha;
-#if RT_SCALE
-  rt_take_scales(args, scale_a, scale_b);
-#endif
-#if RT_QUANTIZED
-  args.scale_d = scale_d;
-#endif
   rt_finish<kVec>(v, args, index, static_cast<int>(index % n), static_cast<int>(index / n));
 }
 #endif

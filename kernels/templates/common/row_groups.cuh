@@ -114,3 +114,15 @@ struct RtRowSlots {
 #endif
   }
 };
+
+// What a kernel's signature has for them, and the object made of parameters with these names and of `shares`.
+#if RT_WEIGHTED
+#define RT_SLOT_INPUTS const int* __restrict__ slot_of_row, const float* __restrict__ weights,
+#define RT_ROW_SLOTS RtRowSlots{slot_of_row, shares, weights}
+#elif RT_GATHER || RT_SCATTER
+#define RT_SLOT_INPUTS const int* __restrict__ slot_of_row,
+#define RT_ROW_SLOTS RtRowSlots{slot_of_row, shares, nullptr}
+#else
+#define RT_SLOT_INPUTS
+#define RT_ROW_SLOTS RtRowSlots{}
+#endif

@@ -67,15 +67,20 @@ class Harness:
         torch.cuda.synchronize()
         return graph, kept
 
-    def _replay_us(self, graph, launches, cold_flush=False) -> float:
-        if cold_flush:
-            self.flush()
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        graph.replay()
-        end.record()
+    def _replays_us(self, graph, launches, untimed=0, timed=1, cold_flush=False) -> list:
+        """Microseconds a launch of each timed replay. All are queued before anybody waits: what the host needs to begin
+        one passes while the device is busy with the one before."""
+        events = []
+        for _ in range(untimed + timed):
+            if cold_flush:
+                self.flush()
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            start.record()
+            graph.replay()
+            end.record()
+            events.append((start, end))
         end.synchronize()
-        return start.elapsed_time(end) * 1e3 / launches
+        return [start.elapsed_time(end) * 1e3 / launches for start, end in events[untimed:]]
 
     def capture(self, calls, bytes_of_set, rotates, target_us=GRAPH_US) -> Captured:
         """A graph of about `target_us`. Without `rotates` each set is launched once a graph, and whoever replays it
@@ -89,8 +94,7 @@ class Harness:
         first = sets if must_rotate else 1
         graph, kept = self._record(calls, first)
         with torch.cuda.stream(self.stream):
-            self._replay_us(graph, first)
-            us = self._replay_us(graph, first)
+            (us,) = self._replays_us(graph, first, untimed=1)
         launches = first
         if rotates:
             launches = peer_rows.launches_of_graph(us, sets, target_us, must_rotate, MAX_LAUNCHES)
@@ -98,7 +102,7 @@ class Harness:
             del graph, kept
             graph, kept = self._record(calls, launches)
             with torch.cuda.stream(self.stream):
-                us = self._replay_us(graph, launches)
+                (us,) = self._replays_us(graph, launches)
         return Captured(graph, launches, sets, kept, us)
 
     def outputs_after_replay(self, captured, own_outputs):
@@ -131,8 +135,7 @@ class Harness:
         time.sleep(QUICK_REST_S)
         with torch.cuda.stream(self.stream):
             self.flush()
-            self._replay_us(captured.graph, captured.launches, not rotates)
-            return min(self._replay_us(captured.graph, captured.launches, not rotates) for _ in range(2))
+            return min(self._replays_us(captured.graph, captured.launches, 1, 2, not rotates))
 
     def tune(self, candidates, bytes_of_set, rotates):
         """(configuration, calls) of the fastest of (configuration, function that makes its calls); those that fail are
@@ -163,10 +166,7 @@ class Harness:
                 untimed, timed = peer_rows.replays_of_burst(captured.us * captured.launches, BURST_US)
                 with torch.cuda.stream(self.stream):
                     self.flush()  # what others left of these buffers would serve a kernel that streams past the L2
-                    for _ in range(untimed):
-                        self._replay_us(captured.graph, captured.launches, not rotates)
-                    for _ in range(timed):
-                        samples[name].append(self._replay_us(captured.graph, captured.launches, not rotates))
+                    samples[name] += self._replays_us(captured.graph, captured.launches, untimed, timed, not rotates)
                 if self.telemetry:
                     self.telemetry.read()
         return samples

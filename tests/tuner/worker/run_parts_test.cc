@@ -73,28 +73,32 @@ TEST(GuardTest, WithoutMappingsZonesLieOnBothSides) {
   EXPECT_GE(layout.after, kRedzoneBytes);
 }
 
-TEST(SetPlanTest, B1_SetsTogetherExceedTheCache) {
+TEST(SetPlanTest, B1_SetsTogetherAreThreeTimesTheCache) {
   constexpr int64_t kMib = 1 << 20;
   constexpr int64_t kL2 = 60 * kMib;
   constexpr int64_t kPlenty = int64_t{1} << 40;
-  SetPlan plan = PlanSets(32 * kMib, kL2, kPlenty, false);
-  EXPECT_EQ(plan.sets, 4);  // 128 MiB
-  EXPECT_TRUE(plan.cold_by_rotation);
-  // A small problem can't fill it with 64 sets: the cache has to be flushed.
-  plan = PlanSets(kMib, kL2, kPlenty, false);
-  EXPECT_EQ(plan.sets, 64);
-  EXPECT_FALSE(plan.cold_by_rotation);
-  plan = PlanSets(200 * kMib, kL2, kPlenty, false);
-  EXPECT_EQ(plan.sets, 2);
-  plan = PlanSets(2048 * kMib, kL2, kPlenty, false);
-  EXPECT_EQ(plan.sets, 1);
-  EXPECT_TRUE(plan.cold_by_rotation);
-  plan = PlanSets(32 * kMib, kL2, 70 * kMib, false);
-  EXPECT_EQ(plan.sets, 2);
-  EXPECT_FALSE(plan.cold_by_rotation);
-  EXPECT_EQ(PlanSets(32 * kMib, kL2, 31 * kMib, false).sets, 0);
-  EXPECT_EQ(PlanSets(32 * kMib, kL2, -5, false).sets, 0);
-  EXPECT_EQ(PlanSets(32 * kMib, kL2, kPlenty, true).sets, 1);
+  struct Case {
+    const char* what;
+    int64_t set, l2, available;
+    int sets;
+    bool rotates;
+  };
+  for (const Case& c : {
+           Case{"180 MiB", 32 * kMib, kL2, kPlenty, 6, true},
+           Case{"many small ones", kMib, kL2, kPlenty, 180, true},
+           Case{"so small that 256 fit into the cache", 8 << 10, kL2, kPlenty, 256, false},
+           Case{"one evicts itself, two are as others use them", 200 * kMib, kL2, kPlenty, 2, true},
+           Case{"so large that one will do", 2048 * kMib, kL2, kPlenty, 1, true},
+           Case{"a small or unknown cache", 32 * kMib, 0, kPlenty, 4, true},
+           Case{"memory for two only", 32 * kMib, kL2, 70 * kMib, 2, false},
+           Case{"memory for none", 32 * kMib, kL2, 31 * kMib, 0, false},
+           Case{"less than no memory", 32 * kMib, kL2, -5, 0, false},
+       }) {
+    const SetPlan plan = PlanSets(c.set, c.l2, c.available, /*warm=*/false);
+    EXPECT_EQ(plan.sets, c.sets) << c.what;
+    EXPECT_EQ(plan.cold_by_rotation, c.rotates) << c.what;
+  }
+  EXPECT_EQ(PlanSets(32 * kMib, kL2, kPlenty, /*warm=*/true).sets, 1);
 }
 
 DeviceLimits SomeLimits() {

@@ -9,9 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/tuner/worker/fake_cublaslt.h"
-#include "tests/tuner/worker/run_fake_cuda.h"
+#include "tests/tuner/worker/run_session_fixture.h"
 #include "tuner/worker/run_cublaslt.h"
-#include "tuner/worker/run_session.h"
 
 namespace rooftune {
 namespace {
@@ -21,7 +20,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kMiB = 1 << 20;
 
-class RunVendorTest : public ::testing::Test {
+class RunVendorTest : public FakeSessionTest {
  protected:
   void SetUp() override {
     setenv("ROOFTUNE_LIBCUBLASLT", ROOFTUNE_FAKE_CUBLASLT, 1);
@@ -33,21 +32,10 @@ class RunVendorTest : public ::testing::Test {
     lt_.submit = [this](double us, std::function<void()> work) { cuda_.Submit(us, std::move(work)); };
     lt_.algorithms = {{.id = 5, .workspace_bytes = 4096, .us = 30}, {.id = 9, .us = 20}, {.id = 2, .us = 40}};
     use(&lt_);
-    Open();
-  }
-  void Open() {
-    session_.reset();
-    context_.reset();
-    driver_ = cuda_.driver();
-    auto context = GpuContext::Create(*driver_, DeviceId());
-    ASSERT_TRUE(context.ok()) << context.status();
-    context_ = *std::move(context);
-    session_ = std::make_unique<RunSession>(*context_);
+    FakeSessionTest::SetUp();
   }
   void TearDown() override {
-    session_.reset();
-    context_.reset();
-    EXPECT_EQ(cuda_.allocations, 0);
+    FakeSessionTest::TearDown();
     EXPECT_EQ(lt_.alive, 0);
     unsetenv("ROOFTUNE_LIBCUBLASLT");
     unsetenv("ROOFTUNE_LIBCUBLAS");
@@ -89,46 +77,26 @@ class RunVendorTest : public ::testing::Test {
   }
 
   void Prepare(const std::string& text, v1::Outcome expected = v1::OK) {
-    const auto catalog = OpCatalog::Builtin();
-    ASSERT_TRUE(catalog.ok()) << catalog.status();
-    const auto op = catalog->Parse(text);
-    ASSERT_TRUE(op.ok()) << op.status();
-    worker::v1::PrepareRequest request;
-    request.set_op(op->text);
-    request.set_seed(7);
-    const auto tensors = catalog->Find(op->kind)->Tensors(*op);
-    ASSERT_TRUE(tensors.ok()) << tensors.status();
-    std::vector<std::string> names;
+    const Op op = MustParse(text);
+    worker::v1::PrepareRequest request = ProblemOf(op);
     worker::v1::ReferencePlan& plan = *request.mutable_reference();
-    for (const OpTensorInstance& tensor : *tensors) {
-      worker::v1::ProblemTensor& to = *request.add_tensor();
-      *to.mutable_spec() = tensor.spec;
-      to.set_elements(tensor.elements);
-      to.set_bytes(tensor.bytes);
-      to.mutable_fill()->set_mean(tensor.fill_mean);
-      to.mutable_fill()->set_stddev(tensor.fill_stddev);
-      names.push_back(tensor.spec.name());
+    std::vector<std::string> names;
+    for (const worker::v1::ProblemTensor& tensor : request.tensor()) {
+      names.push_back(tensor.spec().name());
       if (names.back() != "d") plan.add_argument()->set_tensor(names.back());
     }
     ASSERT_EQ(names.back(), "d");
     for (const char* scalar : {"alpha", "beta_value"}) {
-      if (scalar == std::string("beta_value") && op->names.at("beta") == 0) continue;
+      if (scalar == std::string("beta_value") && op.names.at("beta") == 0) continue;
       v1::ScalarSpec& spec = *request.add_scalar();
       spec.set_name(scalar);
       spec.set_dtype(v1::FP32);
       spec.set_default_value(1);
     }
-    cuda_.kernels["rt_reference"] = Reference(*op, names);
-    request.set_support_cubin(FakeCuda::Cubin());
-    request.set_reference_cubin(FakeCuda::Cubin());
-    plan.set_symbol("rt_reference");
-    plan.set_name("gemm/reference.cuh@test");
-    plan.set_grid_x(4);
-    plan.set_block_x(256);
+    cuda_.kernels["rt_reference"] = Reference(op, names);
     plan.add_argument()->set_reference_value("d");
     plan.add_argument()->set_reference_magnitude("d");
-    request.mutable_tolerance()->set_accumulation_length(op->names.at("k"));
-    request.mutable_tolerance()->set_scale(1);
+    request.mutable_tolerance()->set_accumulation_length(op.names.at("k"));
     request.set_cpu_check_elements(64);
     const auto result = session_->Prepare(request);
     ASSERT_EQ(result.outcome(), expected) << result.message();
@@ -152,11 +120,7 @@ class RunVendorTest : public ::testing::Test {
     return ids;
   }
 
-  FakeCuda cuda_;
   FakeCublasLt lt_;
-  std::unique_ptr<CudaDriver> driver_;
-  std::unique_ptr<GpuContext> context_;
-  std::unique_ptr<RunSession> session_;
 };
 
 TEST_F(RunVendorTest, ListsEveryAlgorithmOnceWithItsRecipe) {

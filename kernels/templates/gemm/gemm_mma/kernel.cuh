@@ -56,22 +56,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 #if RT_PARTIAL
                 float* __restrict__ partial,
 #else
-#if RT_BETA
-                const RtOut* __restrict__ c,
-#endif
-#if RT_SCALE
-                const float* __restrict__ scale_a, const float* __restrict__ scale_b,
-#endif
-#if RT_QUANTIZED
-                const float* __restrict__ scale_d,
-#endif
-#if RT_BIAS
-                const RtBias* __restrict__ bias,
-#endif
-                RtOut* __restrict__ d, float alpha,
-#if RT_BETA
-                float beta,
-#endif
+                RT_EPILOGUE_INPUTS RtOut* __restrict__ d, RT_EPILOGUE_FACTORS
 #endif
                 int m, int n, int k, int lda, int ldb) {
   extern __shared__ __align__(128) unsigned char memory[];
@@ -117,22 +102,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     pack.store(out + static_cast<size_t>(row0 + row) * n + column0 + column);
   });
 #else
-  RtEpilogueArgs args;
-#if RT_BETA
-  args.c = c;
-  args.beta = beta;
-#endif
-#if RT_QUANTIZED
-  args.scale_d = scale_d;
-#endif
-#if RT_BIAS
-  args.bias = bias;
-#endif
+  RtEpilogueArgs args = RT_EPILOGUE_ARGS;
   args.d = d;
-  args.alpha = alpha;
-#if RT_SCALE
-  rt_take_scales(args, scale_a, scale_b);
-#endif
   const size_t matrix = static_cast<size_t>(batch) * m * n;
 #if RT_CLUSTER
   // Every block lays its sums out; then each finishes its part of the tile, adding the shares in order.

@@ -115,19 +115,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 #if RT_SPLIT_K > 1
                  float* __restrict__ partial,
 #else
-#if RT_BETA
-                 const RtOut* __restrict__ c,
-#endif
-#if RT_QUANTIZED
-                 const float* __restrict__ scale_d,
-#endif
-#if RT_BIAS
-                 const RtIn* __restrict__ bias,
-#endif
-                 RtOut* __restrict__ d, float alpha,
-#if RT_BETA
-                 float beta,
-#endif
+                 RT_EPILOGUE_INPUTS RtOut* __restrict__ d, RT_EPILOGUE_FACTORS
 #endif
                  int m, int n, int k, int lda, int ldb) {
   __shared__ __align__(16) float shared_a[2][OperandA::kFloats];
@@ -191,19 +179,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 #if RT_SPLIT_K > 1
   float* out = partial + (static_cast<size_t>(share) * gridDim.y + batch) * m * n;
 #else
-  RtEpilogueArgs args;
-#if RT_BETA
-  args.c = c;
-  args.beta = beta;
-#endif
-#if RT_QUANTIZED
-  args.scale_d = scale_d;
-#endif
-#if RT_BIAS
-  args.bias = bias;
-#endif
+  RtEpilogueArgs args = RT_EPILOGUE_ARGS;
   args.d = d;
-  args.alpha = alpha;
   const size_t matrix = static_cast<size_t>(batch) * m * n;
 #endif
   // Groups of columns are whole words and neighbouring lanes hold neighbouring groups: direct stores coalesce.

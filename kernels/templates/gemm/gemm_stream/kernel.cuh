@@ -5,19 +5,7 @@
 
 extern "C" __global__ void __launch_bounds__(weight_stream::kThreads)
     rt_gemm_stream(const RtIn* __restrict__ a, const RtIn* __restrict__ b,
-#if RT_BETA
-                   const RtOut* __restrict__ c,
-#endif
-#if RT_QUANTIZED
-                   const float* __restrict__ scale_d,
-#endif
-#if RT_BIAS
-                   const RtIn* __restrict__ bias,
-#endif
-                   RtOut* __restrict__ d, float alpha,
-#if RT_BETA
-                   float beta,
-#endif
+                   RT_EPILOGUE_INPUTS RtOut* __restrict__ d, RT_EPILOGUE_FACTORS
                    int m, int n, int k, int lda, int ldb) {
   extern __shared__ __align__(16) float memory[];
   const int lane = threadIdx.x & 31, warp_n = (threadIdx.x >> 5) % RT_WARPS_N;
@@ -36,19 +24,8 @@ extern "C" __global__ void __launch_bounds__(weight_stream::kThreads)
     }
   // Rows past m repeat the last one: their sums are thrown away.
   source.x = a + (batch * m + min(lane >> 2, m - 1)) * lda;
-  RtEpilogueArgs args;
-#if RT_BETA
-  args.c = c;
-  args.beta = beta;
-#endif
-#if RT_QUANTIZED
-  args.scale_d = scale_d;
-#endif
-#if RT_BIAS
-  args.bias = bias;
-#endif
+  RtEpilogueArgs args = RT_EPILOGUE_ARGS;
   args.d = d;
-  args.alpha = alpha;
   weight_stream::run(source, first_n, 0, m, n, memory, [&](float value, int row, int column) {
     rt_finish<1>(&value, args, (batch * m + row) * n + column, column);
   });

@@ -64,30 +64,11 @@ __device__ __forceinline__ void produce(const Shared& shared, const RtTensorMap&
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     rt_gemm_wgmma(const __grid_constant__ RtTensorMap map_a, const __grid_constant__ RtTensorMap map_b,
 #if RT_PARTIAL
-                  float* __restrict__ partial,
+                  float* __restrict__ partial, RT_SCALE_INPUTS
 #elif RT_STORE_TMA
-                  const __grid_constant__ RtTensorMap map_d,
-#endif
-#if RT_BETA && !RT_PARTIAL
-                  const RtOut* __restrict__ c,
-#endif
-#if RT_SCALE
-                  const float* __restrict__ scale_a, const float* __restrict__ scale_b,
-#endif
-#if !RT_PARTIAL
-#if RT_QUANTIZED
-                  const float* __restrict__ scale_d,
-#endif
-#if RT_BIAS
-                  const RtBias* __restrict__ bias,
-#endif
-#if !RT_STORE_TMA
-                  RtOut* __restrict__ d,
-#endif
-                  float alpha,
-#if RT_BETA
-                  float beta,
-#endif
+                  const __grid_constant__ RtTensorMap map_d, RT_EPILOGUE_INPUTS RT_EPILOGUE_FACTORS
+#else
+                  RT_EPILOGUE_INPUTS RtOut* __restrict__ d, RT_EPILOGUE_FACTORS
 #endif
                   int m, int n, int k, int batch) {
   // The swizzle repeats every 1024 bytes.
@@ -135,21 +116,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     const rt_u32 x0 = kXAlongK ? group_x * 8 : group_x / 64 * (OperandX::kSlabBytes / 16);
     const rt_u32 y0 = kYAlongK ? group_y * 8 : group_y / 64 * (OperandY::kSlabBytes / 16);
 #if !RT_PARTIAL
-    RtEpilogueArgs args;
-    args.alpha = alpha;
-#if RT_SCALE
-    rt_take_scales(args, scale_a, scale_b);
-#endif
-#if RT_QUANTIZED
-    args.scale_d = scale_d;
-#endif
-#if RT_BETA
-    args.c = c;
-    args.beta = beta;
-#endif
-#if RT_BIAS
-    args.bias = bias;
-#endif
+    RtEpilogueArgs args = RT_EPILOGUE_ARGS;
 #if !RT_STORE_TMA
     args.d = d;
 #endif

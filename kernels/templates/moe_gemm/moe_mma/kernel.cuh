@@ -50,24 +50,12 @@ struct GatheredRows : OperandA {
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     rt_moe_mma(const RtIn* __restrict__ x, const RtIn* __restrict__ w, const int* __restrict__ given,
-#if RT_GATHER || RT_SCATTER
-               const int* __restrict__ slot_of_row,
-#endif
-#if RT_WEIGHTED
-               const float* __restrict__ weights,
-#endif
-               RtOut* __restrict__ out, int n, int k, int groups, int rows_max, [[maybe_unused]] int shares) {
+               RT_SLOT_INPUTS RtOut* __restrict__ out, int n, int k, int groups, int rows_max,
+               [[maybe_unused]] int shares) {
   extern __shared__ __align__(128) unsigned char memory[];
   const rt_u32 stages = shared_address(memory);
   RtRowGroups& table = *reinterpret_cast<RtRowGroups*>(memory + kTableOffset);
-  RtRowSlots slots;
-#if RT_GATHER || RT_SCATTER
-  slots.slots = slot_of_row;
-  slots.shares = shares;
-#endif
-#if RT_WEIGHTED
-  slots.weights = weights;
-#endif
+  const RtRowSlots slots = RT_ROW_SLOTS;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int warp_m = (warp % RT_WARPS_M) * kWarpM, warp_n = (warp / RT_WARPS_M) * kWarpN;
   float* const slab = reinterpret_cast<float*>(memory) + warp * 16 * kSlabPitch;

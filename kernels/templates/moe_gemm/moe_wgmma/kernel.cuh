@@ -199,27 +199,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
         const float* __restrict__ scale_x, const float* __restrict__ scale_w,
 #endif
         const int* __restrict__ given,
-#if RT_GATHER || RT_SCATTER
-        const int* __restrict__ slot_of_row,
-#endif
-#if RT_WEIGHTED
-        const float* __restrict__ weights,
-#endif
-        RtOut* __restrict__ out, int n, int k, int groups, int rows_max, [[maybe_unused]] int shares) {
+        RT_SLOT_INPUTS RtOut* __restrict__ out, int n, int k, int groups, int rows_max, [[maybe_unused]] int shares) {
   // The swizzle repeats every 1024 bytes.
   extern __shared__ __align__(1024) unsigned char memory[];
   const Shared shared{rt_shared_address(memory)};
   RtRowGroups& table = *reinterpret_cast<RtRowGroups*>(memory + kTableOffset);
   const int rank = kSharers > 1 ? rt_cluster_rank() : 0;
   const Problem p{n, k, groups, rows_max, (n + kRtTileColumns - 1) / kRtTileColumns, (k + RT_BK - 1) / RT_BK, rank};
-  RtRowSlots slots;
-#if RT_GATHER || RT_SCATTER
-  slots.slots = slot_of_row;
-  slots.shares = shares;
-#endif
-#if RT_WEIGHTED
-  slots.weights = weights;
-#endif
+  const RtRowSlots slots = RT_ROW_SLOTS;
   const int lane = threadIdx.x & 31;
   // The same for all lanes, and known to be.
   const int warp = __shfl_sync(0xffffffff, threadIdx.x >> 5, 0), group = warp >> 2;
