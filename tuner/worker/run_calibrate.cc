@@ -126,12 +126,13 @@ absl::Status Calibrator::Curve(const std::string& mix, device::v1::BandwidthCurv
   const int64_t cold = ColdBytes(context_.gpu.limits().l2_bytes);
   for (int64_t bytes = kSmallest; bytes <= kLargest && bytes <= pool_.size() - cold; bytes *= kSizeStep) {
     if (Late(absl::StrCat(mix, " of ", bytes, " bytes"))) break;
+    // Of `writes` writes for each read, less than 16 · writes bytes are left over.
     const int64_t read = bytes / (1 + writes) / kAlignment * kAlignment;
     const TimedWork work = Rotating(bytes, [&support, mix, bytes, read, writes](cuda::DevicePtr at) {
       if (mix == "read") return support.Read(at, bytes);
       if (mix == "write") return support.Write(at, bytes);
       if (writes > 0) {
-        return support.ReadWrite(at, read, at + static_cast<cuda::DevicePtr>(read), bytes - read);
+        return support.Widen(at, at + static_cast<cuda::DevicePtr>(read), read * writes, writes);
       }
       return support.Copy(at, at + static_cast<cuda::DevicePtr>(bytes / 2), bytes / 2);
     });

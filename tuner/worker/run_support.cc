@@ -8,10 +8,10 @@
 namespace rooftune {
 namespace {
 
-constexpr const char* kSymbols[] = {"rt_fill",     "rt_poison",      "rt_reset_result", "rt_compare", "rt_check_bytes",
-                                    "rt_copy",     "rt_read",        "rt_write",        "rt_empty",   "rt_read_write",
-                                    "rt_ffma",     "rt_ex2",         "rt_flush_read",   "rt_l2_read", "rt_clock",
-                                    "rt_checksum", "rt_scrub_shared"};
+constexpr const char* kSymbols[] = {"rt_fill",     "rt_poison",       "rt_reset_result", "rt_compare", "rt_check_bytes",
+                                    "rt_copy",     "rt_read",         "rt_write",        "rt_empty",   "rt_read_write",
+                                    "rt_ffma",     "rt_ex2",          "rt_flush_read",   "rt_l2_read", "rt_clock",
+                                    "rt_checksum", "rt_scrub_shared", "rt_widen"};
 
 // Bytes that a block of 512 threads moves in one go, and its size; the copy kernel has smaller ones.
 constexpr int64_t kTileBytes = 32 << 10;
@@ -178,6 +178,15 @@ absl::Status SupportModule::ReadWrite(cuda::DevicePtr from, int64_t read_bytes, 
   pack.AddInt64(write_bytes);
   pack.AddInt64(CeilDiv(write_tiles << 32, blocks));
   return Launch("rt_read_write", blocks, kMixBlock, std::move(pack));
+}
+
+absl::Status SupportModule::Widen(cuda::DevicePtr from, cuda::DevicePtr to, int64_t write_bytes, int writes) {
+  ArgumentPack pack;
+  pack.AddPointer(from);
+  pack.AddPointer(to);
+  pack.AddInt64(write_bytes);
+  pack.AddInt32(writes);
+  return Launch("rt_widen", std::max<int64_t>(1, CeilDiv(write_bytes, kMixTileBytes)), kMixBlock, std::move(pack));
 }
 
 absl::Status SupportModule::L2Read(cuda::DevicePtr from, int64_t bytes, int repeats) {

@@ -60,6 +60,8 @@ class SupportModule {
   absl::Status Read(cuda::DevicePtr from, int64_t bytes);
   absl::Status Write(cuda::DevicePtr to, int64_t bytes);
   absl::Status ReadWrite(cuda::DevicePtr from, int64_t read_bytes, cuda::DevicePtr to, int64_t write_bytes);
+  // write_bytes / writes bytes are read; `writes` is 2, 4 or 8.
+  absl::Status Widen(cuda::DevicePtr from, cuda::DevicePtr to, int64_t write_bytes, int writes);
   absl::Status L2Read(cuda::DevicePtr from, int64_t bytes, int repeats);
   absl::Status Empty();
   // Four 64-bit words at `out`: see ClockMhz.

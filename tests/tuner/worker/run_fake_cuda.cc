@@ -122,11 +122,12 @@ std::map<std::string, FakeCuda::Kernel> SupportKernelsOnTheHost() {
   };
   const auto reset = [](void** a) { *Memory<CompareResult>(ArgumentAt<DevicePtr>(a, 0)) = CompareResult(); };
   // Bandwidth kernels touch nothing: their buffers are large and their data nobody reads.
-  return {{"rt_fill", {10, Fill}},         {"rt_poison", {2, poison}},          {"rt_reset_result", {1, reset}},
-          {"rt_compare", {9, Compare}},    {"rt_check_bytes", {3, CheckBytes}}, {"rt_copy", {3, nothing}},
-          {"rt_read", {3, nothing}},       {"rt_write", {2, nothing}},          {"rt_read_write", {6, nothing}},
-          {"rt_flush_read", {3, nothing}}, {"rt_l2_read", {4, nothing}},        {"rt_empty", {0, nothing}},
-          {"rt_clock", {1, ReadClock}},    {"rt_ffma", {2, nothing}},           {"rt_ex2", {2, nothing}}};
+  return {{"rt_fill", {10, Fill}},      {"rt_poison", {2, poison}},          {"rt_reset_result", {1, reset}},
+          {"rt_compare", {9, Compare}}, {"rt_check_bytes", {3, CheckBytes}}, {"rt_copy", {3, nothing}},
+          {"rt_read", {3, nothing}},    {"rt_write", {2, nothing}},          {"rt_read_write", {6, nothing}},
+          {"rt_widen", {4, nothing}},   {"rt_flush_read", {3, nothing}},     {"rt_l2_read", {4, nothing}},
+          {"rt_empty", {0, nothing}},   {"rt_clock", {1, ReadClock}},        {"rt_ffma", {2, nothing}},
+          {"rt_ex2", {2, nothing}}};
 }
 
 int Attribute(int attribute) {

@@ -92,7 +92,7 @@ TEST_F(RunSessionTest, AFaultInARaceEndsItForAll) {
 TEST_F(RunSessionTest, CalibratesWhatIsThere) {
   cuda_.free_bytes = int64_t{1} << 30;
   cuda_.duration_us["rt_copy"] = 100;
-  cuda_.duration_us["rt_read_write"] = 33;
+  cuda_.duration_us["rt_widen"] = 33;
   cuda_.duration_us["rt_empty"] = 0.5;
   worker::v1::CalibrateRequest request;
   request.set_support_cubin(FakeCuda::Cubin());
