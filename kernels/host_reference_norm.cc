@@ -49,7 +49,9 @@ class Norm : public HostReference {
   // What the elements of a row share.
   struct Row {
     double mean = 0;
-    double mean_absolute = 0;
+    // What errors of the mean scale with: sums of differences from about the mean, and 8 units in the last place of the
+    // mean itself, in which the row's length, which the bound multiplies this with, has no part.
+    double around = 0;
     double factor = 0;  // 1 / √(variance + eps)
     // With 8-bit output: the largest magnitude of an element, and the scale.
     double largest_magnitude = 0;
@@ -69,14 +71,14 @@ class Norm : public HostReference {
     const double count = static_cast<double>(columns_);
     Row row;
     for (int64_t j = 0; center_ && j < columns_; ++j) {
-      const double h = Normalised(number * columns_ + j);
-      row.mean += h / count;
-      row.mean_absolute += std::fabs(h) / count;
+      row.mean += Normalised(number * columns_ + j) / count;
     }
+    if (center_) row.around = std::fabs(row.mean) * 8 / (8 + 4 * std::sqrt(count));
     double squares = 0;
     for (int64_t j = 0; j < columns_; ++j) {
       const double difference = Normalised(number * columns_ + j) - row.mean;
       squares += difference * difference;
+      if (center_) row.around += std::fabs(difference) / count;
     }
     row.factor = 1.0 / std::sqrt(squares / count + p_.scalars.at("eps"));
     for (int64_t j = 0; limit_ != 0 && j < columns_; ++j) {
@@ -92,8 +94,8 @@ class Norm : public HostReference {
     const double weight = p_.Input(weight_, index % columns_);
     const double bias = bias_ < 0 ? 0 : p_.Input(bias_, index % columns_);
     const double y = (h - row.mean) * row.factor * weight + bias;
-    // The mean is a sum of the row's elements over their number, and its error enters every element.
-    const double magnitude = (std::fabs(h) + row.mean_absolute) * row.factor * std::fabs(weight) + std::fabs(bias);
+    // The mean's error enters every element.
+    const double magnitude = (std::fabs(h - row.mean) + row.around) * row.factor * std::fabs(weight) + std::fabs(bias);
     return {Activated(p_, "act", y), magnitude};
   }
 

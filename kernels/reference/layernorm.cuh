@@ -39,16 +39,18 @@ extern "C" __global__ void __launch_bounds__(kThreads) rt_reference(const Store*
 #endif
       return activate<RT_PRE>(h);
     };
+    const double count = static_cast<double>(cols);
     double sum = 0, absolute = 0, squares = 0;
+    for (rt_i64 i = threadIdx.x; i < cols; i += kThreads) sum += h(i);
+    const double mean = sum_of(sum, shared) / count;
     for (rt_i64 i = threadIdx.x; i < cols; i += kThreads) {
-      sum += h(i);
-      absolute += fabs(h(i));
+      absolute += fabs(h(i) - mean);
+      squares += (h(i) - mean) * (h(i) - mean);
     }
-    const double mean = sum_of(sum, shared) / static_cast<double>(cols);
-    const double mean_absolute = sum_of(absolute, shared) / static_cast<double>(cols);
-    for (rt_i64 i = threadIdx.x; i < cols; i += kThreads) squares += (h(i) - mean) * (h(i) - mean);
-    squares = sum_of(squares, shared);
-    const double factor = 1.0 / sqrt(squares / static_cast<double>(cols) + static_cast<double>(eps));
+    const double factor = 1.0 / sqrt(sum_of(squares, shared) / count + static_cast<double>(eps));
+    // What errors of the mean scale with: sums of differences from about the mean, and 8 units in the last place of the mean
+    // itself, in which the row's length, which the bound multiplies this with, has no part.
+    const double around = sum_of(absolute, shared) / count + fabs(mean) * 8 / (8 + 4 * sqrt(count));
     const auto offset = [&](rt_i64 i) -> double {
 #if RT_BIAS
       return Type::load(bias[i]);
@@ -59,9 +61,9 @@ extern "C" __global__ void __launch_bounds__(kThreads) rt_reference(const Store*
     const auto norm = [&](rt_i64 i) {
       return activate<RT_ACT>((h(i) - mean) * factor * static_cast<double>(Type::load(weight[i])) + offset(i));
     };
-    // The mean is a sum of the row's elements over cols, and its error enters every element.
+    // The mean's error enters every element.
     const auto size = [&](rt_i64 i) {
-      return (fabs(h(i)) + mean_absolute) * factor * fabs(Type::load(weight[i])) + fabs(offset(i));
+      return (fabs(h(i) - mean) + around) * factor * fabs(Type::load(weight[i])) + fabs(offset(i));
     };
 #if RT_QUANT
     double largest = 0, largest_size = 0;

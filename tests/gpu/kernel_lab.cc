@@ -59,7 +59,7 @@ absl::StatusOr<worker::v1::CompileResult> KernelLab::Compile(const worker::v1::C
       absl::StrCat(request.source().name(), ": ", v1::Outcome_Name(result.outcome()), " ", result.log()));
 }
 
-absl::StatusOr<worker::v1::PrepareRequest> KernelLab::PrepareOf(const std::string& text) {
+absl::StatusOr<worker::v1::PrepareRequest> KernelLab::PrepareOf(const std::string& text, double mean) {
   RT_ASSIGN_OR_RETURN(const Op op, library_->ops().Parse(text));
   RT_ASSIGN_OR_RETURN(worker::v1::PrepareRequest request, MakePrepare(*library_, op, device_, kSeed));
   RT_ASSIGN_OR_RETURN(const auto reference, library_->ReferenceOf(op, device_));
@@ -67,6 +67,10 @@ absl::StatusOr<worker::v1::PrepareRequest> KernelLab::PrepareOf(const std::strin
   request.set_reference_cubin(compiled.cubin());
   request.set_support_cubin(support_cubin_);
   request.set_l2(v1::WARM);
+  if (mean != 0) request.set_cpu_check_elements(0);
+  for (worker::v1::ProblemTensor& tensor : *request.mutable_tensor()) {
+    if (tensor.spec().name() == "x") tensor.mutable_fill()->set_mean(tensor.fill().mean() + mean);
+  }
   return request;
 }
 

@@ -31,8 +31,9 @@ class KernelLab {
   const MutantSuite& suite() const { return suite_; }
   const DeviceProfile& device() const { return device_; }
 
-  // Compiled and complete; one buffer set. FAILED_PRECONDITION with the log if something does not compile.
-  absl::StatusOr<worker::v1::PrepareRequest> PrepareOf(const std::string& op);
+  // Compiled and complete; one buffer set. FAILED_PRECONDITION with the log if something does not compile. `mean` is
+  // added to that of the input x; the CPU, which knows nothing of it, then checks no elements of the reference.
+  absl::StatusOr<worker::v1::PrepareRequest> PrepareOf(const std::string& op, double mean = 0);
   // To be verified, not timed. `mutant` may be null.
   absl::StatusOr<worker::v1::RunRequest> RunOf(const KernelTemplate& kernel, const Op& op, const Config& config,
                                                const Mutant* mutant);

@@ -27,8 +27,11 @@ constexpr int kHangTimeoutMs = 1'500;
 constexpr int kRaceAttempts = 5;
 constexpr int kWanted = 60;
 
+// An operator and the mean of its input.
+using Problem = std::pair<std::string, double>;
+
 struct Case {
-  std::string op;
+  Problem problem;
   const KernelTemplate* kernel = nullptr;
   Config config;
   const Mutant* mutant = nullptr;  // null: unchanged
@@ -56,12 +59,13 @@ class MutantCheck {
   absl::Status Run() {
     Collect();
     std::vector<std::function<void()>> work;
-    for (auto& [op, request] : problems_) {
-      work.push_back([this, &op = op, &request = request] { request = lab_.PrepareOf(op); });
+    for (auto& [problem, request] : problems_) {
+      work.push_back(
+          [this, &problem = problem, &request = request] { request = lab_.PrepareOf(problem.first, problem.second); });
     }
     for (Case& one : cases_) {
       work.push_back([this, &one] {
-        one.request = lab_.RunOf(*one.kernel, *lab_.library().ops().Parse(one.op), one.config, one.mutant);
+        one.request = lab_.RunOf(*one.kernel, *lab_.library().ops().Parse(one.problem.first), one.config, one.mutant);
       });
     }
     const absl::Time start = absl::Now();
@@ -73,7 +77,7 @@ class MutantCheck {
     auto runner = WorkerRunner::Create(options);
     if (!runner.ok()) return runner.status();
     runner_ = *std::move(runner);
-    for (const auto& [op, request] : problems_) RunProblem(op, request);
+    for (const auto& [problem, request] : problems_) RunProblem(problem, request);
     return absl::OkStatus();
   }
 
@@ -81,28 +85,30 @@ class MutantCheck {
 
  private:
   void Collect();
-  void Add(const std::string& op, const KernelTemplate& kernel, const Config& config, const Mutant* mutant);
-  void RunProblem(const std::string& op, const absl::StatusOr<worker::v1::PrepareRequest>& request);
+  void Add(const Problem& problem, const KernelTemplate& kernel, const Config& config, const Mutant* mutant);
+  void RunProblem(const Problem& problem, const absl::StatusOr<worker::v1::PrepareRequest>& request);
   void RunCase(Case* one);
 
   KernelLab& lab_;
   const std::string only_;
   std::vector<Case> cases_;
-  std::map<std::string, absl::StatusOr<worker::v1::PrepareRequest>> problems_;
+  std::map<Problem, absl::StatusOr<worker::v1::PrepareRequest>> problems_;
   std::set<std::string> unchanged_;
   std::unique_ptr<WorkerRunner> runner_;
 };
 
-void MutantCheck::Add(const std::string& op, const KernelTemplate& kernel, const Config& config, const Mutant* mutant) {
+void MutantCheck::Add(const Problem& problem, const KernelTemplate& kernel, const Config& config,
+                      const Mutant* mutant) {
   // A configuration of several mutants is checked unchanged once.
-  if (mutant == nullptr && !unchanged_.insert(absl::StrCat(kernel.id(), op, ConfigToString(config))).second) return;
+  const std::string key = absl::StrCat(kernel.id(), problem.first, problem.second, ConfigToString(config));
+  if (mutant == nullptr && !unchanged_.insert(key).second) return;
   Case one;
-  one.op = op;
+  one.problem = problem;
   one.kernel = &kernel;
   one.config = config;
   one.mutant = mutant;
   cases_.push_back(std::move(one));
-  problems_.try_emplace(op, absl::UnknownError("not made"));
+  problems_.try_emplace(problem, absl::UnknownError("not made"));
 }
 
 void MutantCheck::Collect() {
@@ -112,7 +118,7 @@ void MutantCheck::Collect() {
     for (const KernelTemplate* kernel : lab_.library().For(*op, lab_.device())) {
       const auto configs = SpreadConfigs(*kernel, *op, lab_.device(), correct.configs);
       if (!configs.ok()) continue;
-      for (const Config& config : *configs) Add(op->text, *kernel, config, nullptr);
+      for (const Config& config : *configs) Add({op->text, correct.mean}, *kernel, config, nullptr);
     }
   }
   for (const Mutant& mutant : lab_.suite().mutants) {
@@ -128,22 +134,22 @@ void MutantCheck::Collect() {
       std::printf("%s: %s\n", mutant.id.c_str(), config.status().ToString().c_str());
       continue;
     }
-    Add(op->text, *kernel, *config, nullptr);
-    Add(op->text, *kernel, *config, &mutant);
+    Add({op->text, mutant.mean}, *kernel, *config, nullptr);
+    Add({op->text, mutant.mean}, *kernel, *config, &mutant);
   }
 }
 
-void MutantCheck::RunProblem(const std::string& op, const absl::StatusOr<worker::v1::PrepareRequest>& request) {
+void MutantCheck::RunProblem(const Problem& problem, const absl::StatusOr<worker::v1::PrepareRequest>& request) {
   std::string failure = request.ok() ? "" : std::string(request.status().message());
   if (request.ok()) {
     const auto prepared = runner_->Prepare(*request);
     if (!prepared.ok()) failure = std::string(prepared.status().message());
     if (prepared.ok() && prepared->outcome() != v1::OK) failure = prepared->message();
   }
-  if (!failure.empty()) std::printf("%s can't be prepared: %s\n", op.c_str(), failure.c_str());
+  if (!failure.empty()) std::printf("%s can't be prepared: %s\n", problem.first.c_str(), failure.c_str());
   for (const bool changed : {false, true}) {
     for (Case& one : cases_) {
-      if (one.op != op || (one.mutant != nullptr) != changed) continue;
+      if (one.problem != problem || (one.mutant != nullptr) != changed) continue;
       if (failure.empty()) {
         RunCase(&one);
       } else {
@@ -182,7 +188,8 @@ std::string CaseLine(const Case& one, bool expected) {
   auto& fields = *object.mutable_fields();
   fields["id"].set_string_value(one.mutant != nullptr ? one.mutant->id : "unchanged");
   fields["template"].set_string_value(one.kernel->id());
-  fields["op"].set_string_value(one.op);
+  fields["op"].set_string_value(one.problem.first);
+  if (one.problem.second != 0) fields["mean"].set_number_value(one.problem.second);
   fields["config"].set_string_value(ConfigToString(one.config));
   fields["outcome"].set_string_value(v1::Outcome_Name(one.outcome));
   fields["message"].set_string_value(one.message);
@@ -239,7 +246,8 @@ Totals MutantCheck::Report(std::string* json) const {
     absl::StrAppend(json, CaseLine(one, expected));
     if (*verdict == '\0') continue;
     std::printf("%-11s %-38s %-13s %7.1f ms  %.110s%s\n", verdict,
-                one.mutant != nullptr ? one.mutant->id.c_str() : absl::StrCat(one.kernel->id(), ": ", one.op).c_str(),
+                one.mutant != nullptr ? one.mutant->id.c_str()
+                                      : absl::StrCat(one.kernel->id(), ": ", one.problem.first).c_str(),
                 v1::Outcome_Name(one.outcome).c_str(), one.wall_ms, one.message.c_str(),
                 one.mutant == nullptr || expected || !one.caught() ? "" : "  [not as expected]");
   }

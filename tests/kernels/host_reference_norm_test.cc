@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "kernels/tolerance.h"
 #include "tests/kernels/host_reference_instance.h"
 
 namespace rooftune {
@@ -67,6 +68,30 @@ TEST(HostReferenceTest, LayernormByItsDefinition) {
       }
     }
     EXPECT_EQ(clipped > 0, full);
+  }
+}
+
+// A common offset of a row moves no element of the result, so that errors scale with what is left of it without: a
+// bound that grew with the mean would let a variance pass that is a difference of two large numbers.
+TEST(HostReferenceTest, LayernormErrorsScaleWithDifferencesFromTheMean) {
+  const int rows = 2, cols = 9;
+  const Instance in = Make("layernorm rows=2 cols=9 dtype=fp32 bias=1", {{"eps", 0.01}});
+  const auto y = in.All("y");
+  for (int r = 0; r < rows; ++r) {
+    const auto x = [&](int j) { return in.data.at("x")[r * cols + j]; };
+    double mean = 0, squares = 0, absolute = 0;
+    for (int j = 0; j < cols; ++j) mean += x(j) / cols;
+    for (int j = 0; j < cols; ++j) squares += (x(j) - mean) * (x(j) - mean);
+    for (int j = 0; j < cols; ++j) absolute += std::fabs(x(j) - mean) / cols;
+    const double factor = 1 / std::sqrt(squares / cols + static_cast<double>(0.01f));
+    const double accumulate = MakeErrorBound(v1::FP32, cols, 1).accumulate;
+    for (int j = 0; j < cols; ++j) {
+      const double weight = std::fabs(in.data.at("weight")[j]) * factor;
+      const double differences = (std::fabs(x(j) - mean) + absolute) * weight + std::fabs(in.data.at("bias")[j]);
+      // The mean itself is known to 8 units in the last place, however many elements there are.
+      EXPECT_NEAR(y[r * cols + j].magnitude * accumulate, differences * accumulate + 0x1p-20 * std::fabs(mean) * weight,
+                  1e-15);
+    }
   }
 }
 

@@ -27,10 +27,15 @@ std::string Text(const Struct& object, const std::string& name) {
   return value != nullptr ? value->string_value() : "";
 }
 
+double Number(const Struct& object, const std::string& name, double otherwise) {
+  const Value* const value = Field(object, name);
+  return value != nullptr ? value->number_value() : otherwise;
+}
+
 absl::StatusOr<Mutant> ParseMutant(const Struct& object) {
   static const std::set<std::string> known = {"id",         "template",    "kind",   "file",   "find",
                                               "occurrence", "op",          "config", "expect", "replace",
-                                              "racecheck",  "async_order", "note"};
+                                              "racecheck",  "async_order", "mean",   "note"};
   Mutant mutant;
   mutant.id = Text(object, "id");
   const auto bad = [&](const std::string& what) {
@@ -47,6 +52,7 @@ absl::StatusOr<Mutant> ParseMutant(const Struct& object) {
   mutant.op = Text(object, "op");
   mutant.config = Text(object, "config");
   mutant.note = Text(object, "note");
+  mutant.mean = Number(object, "mean", 0);
   for (const std::string* text :
        {&mutant.id, &mutant.template_id, &mutant.kind, &mutant.file, &mutant.find, &mutant.op, &mutant.note}) {
     if (text->empty()) return bad("id, template, kind, file, find, op and note must not be empty");
@@ -114,9 +120,9 @@ absl::StatusOr<MutantSuite> ParseMutants(const std::string& json) {
   }
   if (const Value* const list = Field(root, "correct")) {
     for (const Value& value : list->list_value().values()) {
-      const Value* const configs = Field(value.struct_value(), "configs");
+      const Struct& object = value.struct_value();
       suite.correct.push_back(
-          {Text(value.struct_value(), "op"), configs != nullptr ? static_cast<int>(configs->number_value()) : 1});
+          {Text(object, "op"), static_cast<int>(Number(object, "configs", 1)), Number(object, "mean", 0)});
     }
   }
   return suite;

@@ -26,6 +26,8 @@ struct Mutant {
   // Operator and parameters ("block=256,vec=4") for which the fault matters.
   std::string op;
   std::string config;
+  // Of the generated input x, beside the operator's own.
+  double mean = 0;
   // How verification may find it.
   std::set<v1::Outcome> expect;
   // A race that may happen to go well: compute-sanitizer's racecheck may be needed to find it.
@@ -40,6 +42,7 @@ struct Mutant {
 struct CorrectCase {
   std::string op;
   int configs = 0;
+  double mean = 0;
 };
 
 struct MutantSuite {
