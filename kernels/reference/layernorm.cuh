@@ -48,8 +48,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) rt_reference(const Store*
       squares += (h(i) - mean) * (h(i) - mean);
     }
     const double factor = 1.0 / sqrt(sum_of(squares, shared) / count + static_cast<double>(eps));
-    // What errors of the mean scale with: sums of differences from about the mean, and 8 units in the last place of the mean
-    // itself, in which the row's length, which the bound multiplies this with, has no part.
+    // What errors of the mean scale with: sums of differences from about the mean, and 8 units in the last place of the
+    // mean itself, in which the row's length, which the bound multiplies this with, has no part.
     const double around = sum_of(absolute, shared) / count + fabs(mean) * 8 / (8 + 4 * sqrt(count));
     const auto offset = [&](rt_i64 i) -> double {
 #if RT_BIAS

@@ -50,11 +50,9 @@ __device__ __forceinline__ int rt_norm_rank() {
   return RT_CLUSTER > 1 ? static_cast<int>(blockIdx.x % RT_CLUSTER) : 0;
 }
 
-// The thread's vectors are numbered from the block's own part on; those of other parts follow.
+// Of a thread's vectors those are the block's own that it writes.
 constexpr int kRtNormOwn = RT_ITEMS / RT_PARTS;
-__device__ __forceinline__ int rt_norm_number(int k) {
-  return RT_PARTS > 1 ? (k + static_cast<int>(blockIdx.x % RT_PARTS) * kRtNormOwn) % RT_ITEMS : k;
-}
+__device__ __forceinline__ int rt_norm_part() { return RT_PARTS > 1 ? static_cast<int>(blockIdx.x % RT_PARTS) : 0; }
 
 // Where the thread's elements of the row start; consecutive blocks of a cluster have consecutive chunks.
 __device__ __forceinline__ int rt_norm_first() {
@@ -70,12 +68,30 @@ __device__ __forceinline__ RtNormIndex rt_norm_offset([[maybe_unused]] rt_i64 co
 #endif
 }
 
-// Elements from there to the thread's vector number k: without parts a constant where k is one, so that all of a thread's
-// vectors have one address.
-__device__ __forceinline__ int rt_norm_step(int k) { return rt_norm_number(k) * RT_CLUSTER * kRtNormThreads * RT_VEC; }
+// Elements from there to the thread's vector number k: a constant where k is one, so that all of a thread's vectors have
+// one address.
+__device__ __forceinline__ int rt_norm_step(int k) { return k * RT_CLUSTER * kRtNormThreads * RT_VEC; }
+
+// Elements from there to the first of the thread's own vectors.
+__device__ __forceinline__ int rt_norm_own_step() { return rt_norm_step(rt_norm_part() * kRtNormOwn); }
 
 __device__ __forceinline__ int rt_norm_column(int k) { return rt_norm_first() + rt_norm_step(k); }
 __device__ __forceinline__ bool rt_norm_has(int k, int cols) { return RT_FULL || rt_norm_column(k) < cols; }
+
+// Own vector number k: whether there is one, and where it is among all.
+__device__ __forceinline__ bool rt_norm_has_own(int k, int cols) {
+  return rt_norm_has(rt_norm_part() * kRtNormOwn + k, cols);
+}
+__device__ __forceinline__ RtNormVector rt_norm_own(const RtNormVector (&h)[RT_ITEMS], int k) {
+  RtNormVector own = h[k];
+#pragma unroll
+  for (int part = 1; part < RT_PARTS; ++part) {
+    for (int i = 0; i < RtNormVector::kWords; ++i) {
+      own.word[i] = rt_norm_part() == part ? h[part * kRtNormOwn + k].word[i] : own.word[i];
+    }
+  }
+  return own;
+}
 
 #if RT_QUANT
 // Writes the row's scale and returns its inverse. A row of zeros has scale 0 and stays zeros.
@@ -106,14 +122,17 @@ __device__ __forceinline__ void rt_norm_load(const RtNormPointers& p, int cols, 
     if (rt_norm_has(base + k, cols)) r[k].load(p.residual + rt_norm_step(base + k));
   }
 #endif
+  // First what is needed first, where nothing else keeps the device busy.
+  if constexpr (RT_PARTS > 1) rt_issue_loads();
   also();
   rt_issue_loads();
 #if RT_RESIDUAL
 #pragma unroll
-  for (int k = 0; k < RT_ITEMS; ++k) {
-    h[k] = rt_norm_total(h[k], r[k]);
-    if (!WRITE || k >= kRtNormOwn || !rt_norm_has(base + k, cols)) continue;
-    rt_norm_write_residual(h[k], p.residual_out + rt_norm_step(base + k));
+  for (int k = 0; k < RT_ITEMS; ++k) h[k] = rt_norm_total(h[k], r[k]);
+#pragma unroll
+  for (int k = 0; k < kRtNormOwn; ++k) {
+    if (!WRITE || !rt_norm_has_own(base + k, cols)) continue;
+    rt_norm_write_residual(rt_norm_own(h, k), p.residual_out + rt_norm_step(base + k));
   }
 #else
 #pragma unroll
@@ -140,13 +159,15 @@ __device__ __forceinline__ RtNormMoments rt_norm_moments(const V (&h)[RT_ITEMS],
 #if RT_CENTER
   float sum = 0.0f;
 #pragma unroll
-  for (int k = 0; k < RT_ITEMS; ++k) sum += rt_norm_sum(h[k], 0.0f);
+  for (int k = 0; k < RT_ITEMS; ++k) sum = k == 0 ? rt_norm_sum(h[k], 0.0f) : sum + rt_norm_sum(h[k], 0.0f);
   mean = RT_FULL ? sum * (1.0f / (RT_ITEMS * RT_VEC)) : RtNormRow::sum(sum, &shared->mean) * kInverse;
 #endif
   float squares = 0.0f;
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
-    if (!RT_CENTER || rt_norm_has(k, cols)) squares += rt_norm_square_sum(h[k], mean, 0.0f);
+    if (RT_CENTER && !rt_norm_has(k, cols)) continue;
+    const float own = rt_norm_square_sum(h[k], mean, 0.0f);
+    squares = k == 0 ? own : squares + own;
   }
 #if RT_CENTER && RT_FULL
   // So far around the thread's own mean.
@@ -216,7 +237,7 @@ __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, i
     for (int k = 0; k < kRtNormOwn; ++k) {
       weight[k].fill(0);
       bias[k].fill(0);
-      if (rt_norm_has(k, cols)) rt_norm_load_parameters(p, rt_norm_step(k), &weight[k], &bias[k]);
+      if (rt_norm_has_own(k, cols)) rt_norm_load_parameters(p, rt_norm_step(k), &weight[k], &bias[k]);
     }
   });
   const RtNormMoments m = rt_norm_moments(h, cols, length, eps, shared);
@@ -236,9 +257,9 @@ __device__ __forceinline__ void rt_norm_row(const RtNormPointers& p, int cols, i
 #else
 #pragma unroll
   for (int k = 0; k < kRtNormOwn; ++k) {
-    if (!rt_norm_has(k, cols)) continue;
+    if (!rt_norm_has_own(k, cols)) continue;
     float y[RT_VEC];
-    rt_norm_apply(h[k], weight[k], bias[k], m, y);
+    rt_norm_apply(rt_norm_own(h, k), weight[k], bias[k], m, y);
     rt_norm_store(y, 1.0f, p.y + rt_norm_step(k));
   }
 #endif

@@ -35,9 +35,10 @@ struct RtNormMoments {
   float factor;  // 1 / √(variance + eps)
 };
 
+// Of what is no denormal number: without eps, rows smaller than 1e-19 have no norm.
 __device__ __forceinline__ float rt_norm_rsqrt(float x) {
   float r;
-  asm("rsqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
   return r;
 }
 

@@ -51,9 +51,9 @@ class RtRow {
   static __device__ __forceinline__ RtMaxSum max_sum(RtMaxSum v, Shared* shared) {
     v = lanes_max_sum<kLanes, kLanes == 32>(v);
     if constexpr (kWarps > 1) {
-      const int row = threadIdx.x / THREADS;
+      const int row = row_inside();
       const int lane = threadIdx.x % 32;
-      if (lane == 0) shared->warp[row][threadIdx.x % THREADS / 32] = v;
+      put(v.max, v.sum, &shared->warp[row][warp_of_row()]);
       barrier();
       v = kWarps <= 4 ? few_max_sum(shared->warp[row]) : lanes_max_sum<kWarps, true>(shared->warp[row][lane % kWarps]);
     }
@@ -67,9 +67,9 @@ class RtRow {
   static __device__ __forceinline__ float sum(float v, Shared* shared) {
     v = lanes_sum<kLanes>(v);
     if constexpr (kWarps > 1) {
-      const int row = threadIdx.x / THREADS;
+      const int row = row_inside();
       const int lane = threadIdx.x % 32;
-      if (lane == 0) shared->sum[row][threadIdx.x % THREADS / 32] = v;
+      put(v, &shared->sum[row][warp_of_row()]);
       barrier();
       v = kWarps <= 8 ? few_sum(shared->sum[row]) : lanes_sum<kWarps>(shared->sum[row][lane % kWarps]);
     }
@@ -82,9 +82,9 @@ class RtRow {
   static __device__ __forceinline__ RtMoments moments(RtMoments v, Shared* shared) {
     v = lanes_moments<kLanes, COUNT>(v);
     if constexpr (kWarps > 1) {
-      const int row = threadIdx.x / THREADS;
+      const int row = row_inside();
       const int lane = threadIdx.x % 32;
-      if (lane == 0) shared->moments[row][threadIdx.x % THREADS / 32] = v;
+      put(v.sum, v.squares, &shared->moments[row][warp_of_row()]);
       barrier();
       v = kWarps <= 8 ? few_moments<32 * COUNT>(shared->moments[row])
                       : lanes_moments<kWarps, 32 * COUNT>(shared->moments[row][lane % kWarps]);
@@ -96,15 +96,15 @@ class RtRow {
     return v;
   }
 
-  // Largest value of the row.
+  // Largest of magnitudes, none of them a NaN.
   static __device__ __forceinline__ float max(float v, Shared* shared) {
-    v = lanes_max<kLanes>(v);
+    v = kLanes == 32 ? warp_largest(v) : lanes_max<kLanes>(v);
     if constexpr (kWarps > 1) {
-      const int row = threadIdx.x / THREADS;
+      const int row = row_inside();
       const int lane = threadIdx.x % 32;
-      if (lane == 0) shared->warp[row][threadIdx.x % THREADS / 32].max = v;
+      put(v, &shared->sum[row][warp_of_row()]);
       barrier();
-      v = lanes_max<kWarps>(shared->warp[row][lane % kWarps].max);
+      v = lanes_max<kWarps>(shared->sum[row][lane % kWarps]);
     }
     if constexpr (CTAS > 1) v = lanes_max<CTAS>(exchange({v, 0}, shared).x);
     return v;
@@ -144,23 +144,30 @@ class RtRow {
   }
   // Over few warps, in every thread by itself: sooner than exchanges between lanes are done, in what small rows take.
   static __device__ __forceinline__ float few_sum(const float* warp) {
-    float sum = 0.0f;
+    float v[kWarps];
+    get_all(warp, v);
+    float sum = v[0] + v[1];
 #pragma unroll
-    for (int i = 0; i < kWarps; i += 2) sum += warp[i] + warp[i + 1];
+    for (int i = 2; i < kWarps; i += 2) sum += v[i] + v[i + 1];
     return sum;
   }
   template <int COUNT>
   static __device__ __forceinline__ RtMoments few_moments(const RtMoments* warp) {
-    float sum = 0.0f, squares = 0.0f, around = 0.0f;
+    float v[2 * kWarps];  // sums and squares in turn
+    get_all(&warp->sum, v);
+    float sum = v[0] + v[2], squares = v[1] + v[3];
 #pragma unroll
-    for (int i = 0; i < kWarps; i += 2) sum += warp[i].sum + warp[i + 1].sum;
+    for (int i = 4; i < 2 * kWarps; i += 4) {
+      sum += v[i] + v[i + 2];
+      squares += v[i + 1] + v[i + 3];
+    }
+    float around[2] = {};
 #pragma unroll
     for (int i = 0; i < kWarps; ++i) {
-      const float off = fmaf(warp[i].sum, 1.0f / COUNT, sum * (-1.0f / (COUNT * kWarps)));
-      around = fmaf(off, off, around);
-      squares += warp[i].squares;
+      const float off = fmaf(v[2 * i], 1.0f / COUNT, sum * (-1.0f / (COUNT * kWarps)));
+      around[i % 2] = fmaf(off, off, around[i % 2]);
     }
-    return {sum, fmaf(around, COUNT, squares)};
+    return {sum, fmaf(around[0] + around[1], COUNT, squares)};
   }
   static __device__ __forceinline__ RtMaxSum few_max_sum(const RtMaxSum* warp) {
     float max = warp[0].max;
@@ -181,6 +188,12 @@ class RtRow {
     asm volatile("redux.sync.max.s32 %0, %1, 0xFFFFFFFF;" : "=r"(max) : "r"(ordered));
     return __int_as_float(max ^ (max >> 31 & 0x7FFFFFFF));
   }
+  // The same of magnitudes, whose bits are ordered.
+  static __device__ __forceinline__ float warp_largest(float v) {
+    rt_u32 max;
+    asm volatile("redux.sync.max.u32 %0, %1, 0xFFFFFFFF;" : "=r"(max) : "r"(__float_as_uint(v)));
+    return __uint_as_float(max);
+  }
   // The maximum first, then the rescaled sums: one exponential a thread, and a sum whose bits do not depend on the
   // lane.
   // WHOLE: the warp holds one row, every N lanes the same.
@@ -191,6 +204,45 @@ class RtRow {
   }
 
  private:
+  // Of the block's rows the thread's, and of that row's warps the thread's.
+  static __device__ __forceinline__ int row_inside() { return ROWS > 1 ? static_cast<int>(threadIdx.x) / THREADS : 0; }
+  static __device__ __forceinline__ int warp_of_row() {
+    return (ROWS > 1 ? static_cast<int>(threadIdx.x) % THREADS : static_cast<int>(threadIdx.x)) / 32;
+  }
+  // By the first lane of each warp. After a branch the address would be computed when the value is there, not before.
+  static __device__ __forceinline__ void put(float v, void* slot) {
+    asm volatile(
+        "{\n\t"
+        ".reg .pred first;\n\t"
+        "setp.eq.u32 first, %0, 0;\n\t"
+        "@first st.shared.f32 [%1], %2;\n\t"
+        "}" ::"r"(threadIdx.x % 32),
+        "r"(static_cast<rt_u32>(__cvta_generic_to_shared(slot))), "f"(v)
+        : "memory");
+  }
+  static __device__ __forceinline__ void put(float a, float b, void* slot) {
+    asm volatile(
+        "{\n\t"
+        ".reg .pred first;\n\t"
+        "setp.eq.u32 first, %0, 0;\n\t"
+        "@first st.shared.v2.f32 [%1], {%2, %3};\n\t"
+        "}" ::"r"(threadIdx.x % 32),
+        "r"(static_cast<rt_u32>(__cvta_generic_to_shared(slot))), "f"(a), "f"(b)
+        : "memory");
+  }
+  // N words that are aligned to 16 bytes, if they are that many.
+  template <int N>
+  static __device__ __forceinline__ void get_all(const float* from, float (&v)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+      if constexpr (N % 4 == 0) {
+        const float4 four = *reinterpret_cast<const float4*>(from + i);
+        v[i] = four.x, v[i + 1] = four.y, v[i + 2] = four.z, v[i + 3] = four.w;
+      } else {
+        v[0] = from[0], v[1] = from[1];
+      }
+    }
+  }
   static __device__ __forceinline__ void barrier() {
     if constexpr (APART) {
       asm volatile("bar.sync 1, %0;" ::"n"(THREADS * ROWS) : "memory");

@@ -19,16 +19,17 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_layernorm(const RtNorm
                                                                     float eps, rt_i64 rows, rt_i64 cols) {
   __shared__ RtNormShared shared;
   const RtNormIndex offset = rt_norm_offset(cols);
+  const int own = rt_norm_own_step();
   RtNormPointers p = {};
   p.x = x + offset;
-  p.weight = weight + rt_norm_first();
-  p.y = y + offset;
+  p.weight = weight + rt_norm_first() + own;
+  p.y = y + offset + own;
 #if RT_RESIDUAL
   p.residual = residual + offset;
-  p.residual_out = residual_out + offset;
+  p.residual_out = residual_out + offset + own;
 #endif
 #if RT_BIAS
-  p.bias = bias + rt_norm_first();
+  p.bias = bias + rt_norm_first() + own;
 #endif
 #if RT_QUANT
   p.scale = scale;
