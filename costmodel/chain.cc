@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "base/error.h"
 #include "base/status_macros.h"
-#include "costmodel/suggest.h"
+#include "base/suggest.h"
 #include "rooftune/v1/types.pb.h"
 
 namespace rooftune {

@@ -14,7 +14,7 @@
 #include "base/file_util.h"
 #include "base/status_macros.h"
 #include "costmodel/embedded.h"
-#include "costmodel/suggest.h"
+#include "base/suggest.h"
 #include "costmodel/text_proto.h"
 
 namespace rooftune {

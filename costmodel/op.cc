@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/status_macros.h"
 #include "costmodel/op_parsed.h"
-#include "costmodel/suggest.h"
+#include "base/suggest.h"
 
 namespace rooftune {
 namespace {

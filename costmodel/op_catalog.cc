@@ -8,7 +8,7 @@
 #include "base/status_macros.h"
 #include "costmodel/embedded.h"
 #include "costmodel/op.h"
-#include "costmodel/suggest.h"
+#include "base/suggest.h"
 #include "costmodel/text_proto.h"
 
 namespace rooftune {

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
-#include "costmodel/suggest.h"
+#include "base/suggest.h"
 #include "kernels/source_files.h"
 #include "kernels/template_parsed.h"
 

@@ -7,7 +7,7 @@
 #include "base/status_macros.h"
 #include "costmodel/device_profile.h"
 #include "costmodel/op.h"
-#include "costmodel/suggest.h"
+#include "base/suggest.h"
 #include "expr/inline.h"
 
 namespace rooftune {

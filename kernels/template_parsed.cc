@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "costmodel/suggest.h"
+#include "base/suggest.h"
 #include "kernels/tensor_map.h"
 
 namespace rooftune {

@@ -3,9 +3,11 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/error.h"
+#include "base/suggest.h"
 #include "server/rpc_status.h"
 
 namespace rooftune {
@@ -90,15 +92,22 @@ absl::StatusOr<DevicePtr> DeviceTable::Resolve(const std::string& name) const {
 }
 
 absl::Status DeviceTable::Unknown(const std::string& name, const State& state) const {
-  std::vector<std::string> ids;
-  for (const DevicePtr& device : state.local) ids.push_back(device->device.id());
-  for (const DevicePtr& device : modelled_) {
-    if (ids.size() < 24) ids.push_back(device->device.id());
+  std::vector<std::string> here, ids;
+  bool gpu = false;
+  for (const DevicePtr& device : state.local) {
+    here.push_back(device->device.id());
+    gpu |= device->device.kind() == v1::Device::CUDA;
   }
-  return Error(
-      absl::StatusCode::kNotFound, "UNKNOWN_DEVICE",
-      absl::StrCat("no device \"", CleanText(name, kMaxDeviceName), "\"; there are ", absl::StrJoin(ids, ", ")),
-      {{"device", CleanText(name, kMaxDeviceName)}});
+  for (const DevicePtr& device : modelled_) ids.push_back(device->device.id());
+  ids.insert(ids.end(), here.begin(), here.end());
+  const std::string hint = !gpu && absl::StartsWith(name, "cuda:")
+                               ? "; this daemon found no GPU, and `rooftune doctor` on its machine says why"
+                               : DidYouMean(name, ids);
+  return Error(absl::StatusCode::kNotFound, "UNKNOWN_DEVICE",
+               absl::StrCat("no device \"", CleanText(name, kMaxDeviceName), "\"; this daemon has ",
+                            here.empty() ? "none" : absl::StrJoin(here, ", "),
+                            ", and `rooftune devices list --all` shows the GPUs that it can model", hint),
+               {{"device", CleanText(name, kMaxDeviceName)}});
 }
 
 std::vector<v1::Device> DeviceTable::List(bool include_profiles) const {

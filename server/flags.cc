@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/file_util.h"
 #include "base/status_macros.h"
-#include "costmodel/suggest.h"
+#include "base/suggest.h"
 #include "server/listen_address.h"
 
 namespace rooftune {

@@ -3,7 +3,12 @@
 #include <cstdio>
 #include <functional>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/error.h"
+#include "base/status_macros.h"
+#include "base/suggest.h"
 #include "client/cli/cli.h"
 #include "client/cli/local_daemon.h"
 
@@ -191,6 +196,35 @@ void AddInventory(CLI::App& app, Arguments& a, Command& run) {
   });
 }
 
+// What the words of the command line lack, and where to read on.
+absl::Status UsageError(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* command = &app;
+  std::string name = "rooftune";
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    name += " " + command->get_name();
+  }
+  std::vector<std::string> commands;
+  for (const CLI::App* known : command->get_subcommands([](const CLI::App*) { return true; })) {
+    commands.push_back(known->get_name());
+  }
+  const std::vector<std::string> rest = app.remaining(/*recurse=*/true);
+  std::string text = error.what();
+  if (!commands.empty() && !rest.empty() && !absl::StartsWith(rest[0], "-")) {
+    text = absl::StrCat("no command `", name, " ", rest[0], "`", DidYouMean(rest[0], commands));
+  } else if (!commands.empty()) {
+    text = absl::StrCat("a command is missing: ", absl::StrJoin(commands, ", "));
+  }
+  return Error(absl::StatusCode::kInvalidArgument, "USAGE", absl::StrCat(text, " (see `", name, " --help`)"));
+}
+
+// Addresses that gRPC would take for a name to look up.
+absl::Status CheckAddress(const std::string& address) {
+  if (absl::StartsWith(address, "unix:") || address.find(':') != std::string::npos) return absl::OkStatus();
+  return Error(absl::StatusCode::kInvalidArgument, "BAD_ADDRESS",
+               absl::StrCat("address ", address, ": no port; use unix:PATH or HOST:PORT"));
+}
+
 absl::Status Run(Context& context, const Command& command, bool needs_daemon) {
   std::unique_ptr<LocalDaemon> local;
   if (context.local && needs_daemon) {
@@ -206,7 +240,8 @@ absl::Status Run(Context& context, const Command& command, bool needs_daemon) {
     EndWithInterrupt(local->pid());
   }
   Client::Options options;
-  options.address = context.address;
+  options.address = context.address.empty() ? DefaultAddress() : context.address;
+  RT_RETURN_IF_ERROR(CheckAddress(options.address));
   context.client = Client::Create(options);
   const absl::Status status = command(context);
   context.client.reset();
@@ -251,11 +286,12 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kOk : kUsage;
+    if (error.get_exit_code() == 0) return app.exit(error) == 0 ? kOk : kUsage;  // --help, --version
+    return Report(UsageError(app, error));
   }
   if (!context.local && (!context.data_dir.empty() || !context.template_dirs.empty())) {
-    std::fprintf(stderr, "rooftune: --data-dir and --template-dir are for --local; a running daemon has its own\n");
-    return kUsage;
+    return Report(Error(absl::StatusCode::kInvalidArgument, "USAGE",
+                        "--data-dir and --template-dir are for --local; a running daemon has its own"));
   }
   const bool needs_daemon = !app.got_subcommand("templates") || !app.get_subcommand("templates")->got_subcommand("new");
   return Report(Run(context, command, needs_daemon));

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "base/error.h"
 #include "base/file_util.h"
 #include "base/status_macros.h"
@@ -184,6 +185,7 @@ absl::Status Best(Context& context, const QueryOptions& options) {
 
 absl::Status Fetch(Context& context, const QueryOptions& options) {
   v1::GetKernelRequest request;
+  bool never_ran = false;
   if (!options.record.empty()) {
     if (!options.words.empty()) {
       return Error(absl::StatusCode::kInvalidArgument, "BAD_VALUE", "--record and an operator exclude each other");
@@ -191,15 +193,15 @@ absl::Status Fetch(Context& context, const QueryOptions& options) {
     request.set_record(ResourceName("records/", options.record));
   } else {
     RT_ASSIGN_OR_RETURN(*request.mutable_query(), Query(context, options));
-    if (options.min_evidence.empty() && IsModelled(context)) {
-      // Nothing can be verified there; insisting on it would only be a riddle.
-      request.mutable_query()->set_min_evidence(v1::COMPILED);
-      std::fprintf(stderr, "rooftune: modelled device: this binary was compiled, never run\n");
-    }
+    // Nothing can be verified there; insisting on it would only be a riddle.
+    never_ran = options.min_evidence.empty() && IsModelled(context);
+    if (never_ran) request.mutable_query()->set_min_evidence(v1::COMPILED);
   }
   RT_ASSIGN_OR_RETURN(const FetchedKernel kernel, context.client->GetKernel(request));
+  if (never_ran) std::fprintf(stderr, "rooftune: modelled device: this binary was compiled, never run\n");
   RT_RETURN_IF_ERROR(MakeDirs(options.out, 0755));
-  const std::string cubin = absl::StrCat(options.out, "/", kernel.record.artifact_digest(), ".cubin");
+  const std::string folder = absl::StrCat(absl::StripSuffix(options.out, "/"), "/");
+  const std::string cubin = absl::StrCat(folder, kernel.record.artifact_digest(), ".cubin");
   const bool has_binary = !kernel.record.artifact_digest().empty();
   if (has_binary) RT_RETURN_IF_ERROR(WriteOutput(cubin, kernel.cubin));
   google::protobuf::util::JsonPrintOptions json;
@@ -208,7 +210,7 @@ absl::Status Fetch(Context& context, const QueryOptions& options) {
   std::string recipe;
   const auto printed = google::protobuf::util::MessageToJsonString(kernel.record, &recipe, json);
   if (!printed.ok()) return absl::InternalError(std::string(printed.message()));
-  RT_RETURN_IF_ERROR(WriteOutput(absl::StrCat(options.out, "/recipe.json"), recipe));
+  RT_RETURN_IF_ERROR(WriteOutput(folder + "recipe.json", recipe));
   if (context.json) {
     PrintJson(kernel.record);
     return absl::OkStatus();
@@ -219,7 +221,7 @@ absl::Status Fetch(Context& context, const QueryOptions& options) {
     std::fprintf(stderr, "rooftune: this is a call of cuBLASLt, so there is no binary: docs/api.md says how to make it; "
                          "--templates-only fetches the best kernel\n");
   }
-  std::printf("%s/recipe.json\n", options.out.c_str());
+  std::printf("%srecipe.json\n", folder.c_str());
   return absl::OkStatus();
 }
 

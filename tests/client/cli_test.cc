@@ -245,8 +245,16 @@ TEST_F(CliTest, UsageErrors) {
   for (const char* line : lines) {
     const ProcessResult result = Run(line);
     EXPECT_EQ(result.code, 2) << line << "\n" << result.err;
-    EXPECT_NE(result.err, "") << line;
+    EXPECT_THAT(result.err, StartsWith("rooftune: ")) << line;
   }
+  const std::pair<const char*, const char*> words[] = {
+      {"tun gemm m=64", "no command `rooftune tun`; did you mean tune? (see `rooftune --help`) [USAGE]"},
+      {"templates chek", "no command `rooftune templates chek`; did you mean check?"},
+      {"sweep", "a command is missing: list, show, watch"},
+      {"tune gemm m=64 --max-trials many", "--max-trials = many (see `rooftune tune --help`) [USAGE]"},
+      {"--address 1.2.3.4 devices list", "address 1.2.3.4: no port; use unix:PATH or HOST:PORT [BAD_ADDRESS]"},
+  };
+  for (const auto& [line, text] : words) EXPECT_THAT(Run(line).err, HasSubstr(text)) << line;
   EXPECT_THAT(Run("best").err, HasSubstr("which operator? For example: gemm"));
   EXPECT_THAT(Run("tune gemm m=1 --strategy genetic").err, HasSubstr("use one of exhaustive, random, model"));
   EXPECT_EQ(fake_.Calls("GetBestConfig") + fake_.Calls("CreateSweep"), 0) << "nothing was sent";

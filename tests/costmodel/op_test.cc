@@ -5,7 +5,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "costmodel/suggest.h"
+#include "base/suggest.h"
 #include "costmodel/text_proto.h"
 #include "tests/costmodel/builtins.h"
 

@@ -128,6 +128,10 @@ TEST_F(ConfigServiceTest, BadRequestsSayWhatIsWrong) {
   EXPECT_EQ(ReasonOf(Ask("")), "MISSING_OP");
   EXPECT_EQ(ReasonOf(Ask(std::string(5000, 'x'))), "OP_TOO_LONG");
   EXPECT_EQ(ReasonOf(Ask(kOp, "cuda:7")), "UNKNOWN_DEVICE");
+  v1::GetBestConfigResponse response;
+  EXPECT_EQ(See(Get(Ask(kOp, "model:h200-sxn"), &response)).message,
+            "no device \"model:h200-sxn\"; this daemon has cuda:0, model:h200-sxm, and `rooftune devices list --all` shows the "
+            "GPUs that it can model; did you mean model:h200-sxm?");
   auto request = Ask();
   request.set_generation(99);
   EXPECT_EQ(ReasonOf(request), "GENERATION_GONE");

@@ -1,6 +1,6 @@
 // "Did you mean …?" for misspelled words.
-#ifndef ROOFTUNE_COSTMODEL_SUGGEST_H_
-#define ROOFTUNE_COSTMODEL_SUGGEST_H_
+#ifndef ROOFTUNE_BASE_SUGGEST_H_
+#define ROOFTUNE_BASE_SUGGEST_H_
 
 #include <string>
 #include <vector>
@@ -20,4 +20,4 @@ std::string DidYouMean(absl::string_view word, const std::vector<std::string>& c
 
 }  // namespace rooftune
 
-#endif  // ROOFTUNE_COSTMODEL_SUGGEST_H_
+#endif  // ROOFTUNE_BASE_SUGGEST_H_

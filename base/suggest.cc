@@ -1,4 +1,4 @@
-#include "costmodel/suggest.h"
+#include "base/suggest.h"
 
 #include <algorithm>
 #include <cstddef>
