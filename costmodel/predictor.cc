@@ -37,6 +37,14 @@ constexpr double kSharedLoadOverheadCycles = 4;
 // Units that are not the limit still get in its way: the part of their time that a wgmma step takes longer (fitted to
 // the same kernels).
 constexpr double kInterference = 0.03;
+// Where mma.sync takes an operand of fewer bits than the other, warps convert it: instructions for 16x16 elements of
+// it, and for these with 8 rows of the other (reading and ordering them, scaling sums of groups). Schedulers of an SM,
+// and cycles an instruction costs one: they do not overlap with the products. From gemm_wq_mma with tiles of 64x64 and
+// 64x128 (H200, 2026-11).
+constexpr double kConversionInstructions = 10;
+constexpr double kConversionInstructionsPerRows = 3.5;
+constexpr double kSchedulers = 4;
+constexpr double kConversionCycles = 2.5;
 // Local-memory traffic of spilled registers per K step and thread costs about one L1 access a word; without knowing
 // where the spill is, each 64 bytes a thread add the step's time once.
 constexpr double kSpillBytesPerStep = 64;
@@ -130,6 +138,14 @@ double SharedBytesPerStep(const MappedConfig& c) {
   return warps * TileBytes(c, side, side) + fill;
 }
 
+// Cycles of an SM in which warps convert a tile of b and don't multiply.
+double ConversionCycles(const MappedConfig& c) {
+  if (UsesWgmma(c) || c.bits_b == 0 || c.bits_b == 8 * c.element_bytes) return 0;
+  const double blocks = Positive(c.tile_n) * Positive(c.tile_k) / 256;
+  return blocks * (kConversionInstructions + kConversionInstructionsPerRows * Positive(c.tile_m) / 8) *
+         kConversionCycles / kSchedulers;
+}
+
 // Device-memory bytes of one K step of `ctas` resident blocks: the rows and columns of tiles they touch under a
 // raster of `raster_group` tile rows.
 double UniqueBytesPerStep(const MappedConfig& c, double ctas) {
@@ -146,19 +162,20 @@ double UniqueBytesPerStep(const MappedConfig& c, double ctas) {
 
 // One K step of all resident blocks, by what limits it.
 struct Step {
-  double tensor = 0, shared = 0, l2 = 0, dram = 0, latency = 0, us = 0;
+  double tensor = 0, conversion = 0, shared = 0, l2 = 0, dram = 0, latency = 0, us = 0;
 };
 
 Step TileStep(const MappedConfig& c, const Machine& m, const DeviceProfile& p, double rate_per_sm, double ctas) {
   const double per_sm = CeilDiv(ctas, m.sms);
   Step s;
   s.tensor = Over(2.0 * c.tile_m * c.tile_n * c.tile_k * per_sm, rate_per_sm);
+  s.conversion = ConversionCycles(c) * per_sm / m.cycles_per_us;
   s.shared = Over(SharedBytesPerStep(c) * per_sm, p.shared_bytes_per_clk_sm() * m.cycles_per_us);
   const double loaded = TileBytes(c, c.tile_m / Positive(c.share_a), c.tile_n / Positive(c.share_b));
   s.l2 = Over(ctas * loaded, m.l2 * (UsesWgmma(c) ? kTmaL2Gain : 1));
   s.dram = Over(UniqueBytesPerStep(c, ctas), m.dram);
   const double overhead = StepOverheadCycles(c) / m.cycles_per_us;
-  const double busy = std::max(s.tensor, s.shared);
+  const double busy = std::max(s.tensor + s.conversion, s.shared);
   if (c.stages <= 1) {
     // Load, wait, compute: only the other blocks of the SM hide it.
     s.latency = m.dram_latency_us;
@@ -221,6 +238,7 @@ Terms PredictTileGemm(const Work& work, const MappedConfig& c, const v1::Resourc
   t.named["reduction"] = reduce_us;
   t.named["dram_minimum"] = least;
   t.named["step_tensor"] = step.tensor;
+  t.named["step_conversion"] = step.conversion;
   t.named["step_shared"] = step.shared;
   t.named["step_l2"] = step.l2;
   t.named["step_dram"] = step.dram;

@@ -143,6 +143,20 @@ TEST(PredictorTest, FewerBitsOfOneOperandAreLessToBring) {
   }
 }
 
+// Tiles of 64x64 of gemm_wq_mma with int4 weights took 291 µs for m = 256, n = 28672, k = 4096 (H200, 2026-11), about
+// twice of what the products alone take; wgmma overlaps with conversions.
+TEST(PredictorTest, ConversionsAreNotHiddenBehindMmaSync) {
+  const DeviceProfile h200 = Profile("h200-sxm");
+  Gemm tiles = {.m = 256, .n = 28672, .k = 4096, .tile_m = 64, .tile_n = 64, .tile_k = 64, .stages = 4, .threads = 128};
+  EXPECT_EQ(Predict(tiles, h200).term_us().at("step_conversion"), 0);
+  tiles.bits_b = 4;
+  const v1::Prediction converted = Predict(tiles, h200);
+  EXPECT_GT(converted.term_us().at("step_conversion"), converted.term_us().at("step_tensor"));
+  EXPECT_NEAR(converted.time_us(), 291, 45);
+  tiles.pipe = "tensor_wgmma";
+  EXPECT_EQ(Predict(tiles, h200).term_us().at("step_conversion"), 0);
+}
+
 v1::Prediction PredictRow(const std::string& op, int64_t rows, int64_t cols, int64_t threads, int64_t bytes_in_flight,
                           int64_t passes, const DeviceProfile& p) {
   MappedConfig c;
