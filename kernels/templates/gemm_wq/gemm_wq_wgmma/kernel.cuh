@@ -36,6 +36,8 @@ constexpr bool kScaled = RT_GROUP > 0;
 constexpr int kGroup = kScaled ? RT_GROUP : RT_BK;
 constexpr int kParts = kGroup < RT_BK ? RT_BK / kGroup : 1;  // of a tile, each within a group
 constexpr int kPartSteps = kSteps / kParts;
+// Products whose fragments are made together while those before are under way: at least two batches a tile.
+constexpr int kBatch = kPartSteps < 4 ? kPartSteps : kSteps < 8 ? kSteps / 2 : 4;
 // Scale and, behind all of them, zero point of every row and part.
 constexpr int kScaleBytes = kScaled ? kParts * RT_BN * 4 * (1 + RT_ZERO) : 0;
 static_assert(kPitch == 64 || kPitch == 128, "a row of codes fills a slab");
@@ -87,7 +89,8 @@ __device__ __forceinline__ void init_barriers(const Shared& shared) {
   rt_barrier_init_fence();
 }
 
-// `each(work, k, ring)` for every tile of operands that this block takes, in order.
+// `each(work, k, ring)` for every tile of operands that this block takes. Blocks begin at different k and go round:
+// they share x, and would all ask for the same of it at once.
 template <typename EACH>
 __device__ __forceinline__ void for_each_tile(const Extents& e, int rank, EACH each) {
   Ring ring;
@@ -95,9 +98,12 @@ __device__ __forceinline__ void for_each_tile(const Extents& e, int rank, EACH e
 #pragma unroll 1
   for (int id = blockIdx.x / kClusterBlocks; id < count; id += gridDim.x / kClusterBlocks) {
     const Work work = work_at(id, e, rank);
-    int k = work.range.first_tile * RT_BK;
+    int at = id % work.range.tiles;
 #pragma unroll 1
-    for (int t = 0; t < work.range.tiles; ++t, k += RT_BK, ring.next()) each(work, k, ring);
+    for (int t = 0; t < work.range.tiles; ++t, ring.next()) {
+      each(work, (work.range.first_tile + at) * RT_BK, ring);
+      if (++at == work.range.tiles) at = 0;
+    }
   }
 }
 
@@ -176,7 +182,7 @@ struct Consumer {
   Sums sums, part;
   float scale[kParts][2];
   rt_u32 offset[kParts][2];
-  rt_u32 a[kSteps][4];
+  rt_u32 a[2][kBatch][4];
 
   // Codes of a stage as they are stored: words of 32 (int4) or 16 (int8) of k.
   static constexpr int kChunks = kPitch / 16;
@@ -198,37 +204,44 @@ struct Consumer {
         if (RT_ZERO) offset[p][h] = read_word(shared.scales(stage) + ((kParts + p) * RT_BN + row + h * 8) * 4);
       }
   }
-  __device__ __forceinline__ void unpack(const rt_u32 (&word)[2][kChunks]) {
+  // Fragments of a batch.
+  __device__ __forceinline__ void unpack(const rt_u32 (&word)[2][kChunks], int batch) {
     constexpr int kWordSteps = kSteps / kChunks;  // products a word
 #pragma unroll
-    for (int c = 0; c < kChunks; ++c)
+    for (int j = 0; j < kBatch / kWordSteps; ++j)
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
+        const int c = batch * (kBatch / kWordSteps) + j;
         rt_u32 pair[kWordSteps * 2];
         Codes::unpack(word[h][c], offset[c * kParts / kChunks][h], pair);
 #pragma unroll
         for (int s = 0; s < kWordSteps; ++s) {
-          a[c * kWordSteps + s][h] = pair[2 * s];
-          a[c * kWordSteps + s][h + 2] = pair[2 * s + 1];
+          a[batch & 1][j * kWordSteps + s][h] = pair[2 * s];
+          a[batch & 1][j * kWordSteps + s][h + 2] = pair[2 * s + 1];
         }
       }
+      // Not after the wait for the products under way.
+#pragma unroll
+    for (int s = 0; s < kBatch; ++s)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(a[batch & 1][s][i])::"memory");
   }
-  __device__ __forceinline__ void issue(Sums& to, int stage, int first_step, int steps, bool accumulate) {
+  __device__ __forceinline__ void issue(Sums& to, int stage, int batch, bool accumulate) {
     const rt_u32 x = rt_operand_low(shared.x(stage), 16);
     rt_wgmma_fence();
 #pragma unroll
-    for (int s = 0; s < steps; ++s) {
-      const int step = first_step + s;
-      RtWgmmaRegisters<kGroupY>::multiply(to[0], a[step], rt_operand(x + ((step / 4 * kSlabX + step % 4 * 32) >> 4)),
-                                          accumulate || s > 0);
+    for (int s = 0; s < kBatch; ++s) {
+      const int step = batch * kBatch + s;
+      RtWgmmaRegisters<kGroupY>::multiply(
+          to[0], a[batch & 1][s], rt_operand(x + ((step / 4 * kSlabX + step % 4 * 32) >> 4)), accumulate || s > 0);
     }
     rt_wgmma_commit();
   }
-  __device__ __forceinline__ void add_part(int p) {
+  __device__ __forceinline__ void add_part(const float (&by)[2]) {
 #pragma unroll
     for (int j = 0; j < kSums; ++j) rt_wgmma_pin(part[0][j]);
 #pragma unroll
-    for (int j = 0; j < kSums; ++j) sums[0][j] += scale[p][j / 2 % 2] * part[0][j];
+    for (int j = 0; j < kSums; ++j) sums[0][j] += by[j / 2 % 2] * part[0][j];
   }
   // Codes and scales are read by every lane, not by the tensor cores alone.
   __device__ __forceinline__ void release(int stage) const {
@@ -236,40 +249,39 @@ struct Consumer {
     if (lane == 0) rt_barrier_arrive(shared.empty(stage));
   }
 
-  // The products of `tiles` stages.
+  // The products of `tiles` stages. A batch's fragments are made while the products of the one before are under way;
+  // their registers are those of the batch before that, which is done.
   __device__ __forceinline__ void multiply(Ring& ring, int tiles) {
 #pragma unroll
     for (int j = 0; j < kSums; ++j) sums[0][j] = 0;
     int before = 0;
+    float last[2] = {};  // scales of the part under way where it is of the stage before
 #pragma unroll 1
     for (int i = 0; i < tiles; ++i) {
       rt_u32 word[2][kChunks];
       rt_barrier_wait(shared.full(ring.stage), ring.parity);
       read_codes(word, ring.stage);
-      if (i > 0) {
-        rt_wgmma_wait<0>();
-        if constexpr (kScaled) add_part(kParts - 1);
-        release(before);
-      }
       if constexpr (kScaled) read_scales(ring.stage);
-      unpack(word);
-      if constexpr (!kScaled) {
-        issue(sums, ring.stage, 0, kSteps, true);
-      } else {
 #pragma unroll
-        for (int p = 0; p < kParts; ++p) {
-          issue(part, ring.stage, p * kPartSteps, kPartSteps, false);
-          if (p + 1 == kParts) break;
+      for (int b = 0; b < kSteps / kBatch; ++b) {
+        unpack(word, b);
+        const bool first = b * kBatch % kPartSteps == 0;  // of its part
+        if (kScaled && first && (b > 0 || i > 0)) {
           rt_wgmma_wait<0>();
-          add_part(p);
+          add_part(b > 0 ? scale[b * kBatch / kPartSteps - 1] : last);
+          if (b == 0) release(before);
         }
+        issue(kScaled ? part : sums, ring.stage, b, kScaled ? !first : true);
+        if (!kScaled || !first) rt_wgmma_wait<1>();
+        if (!kScaled && b == 0 && i > 0) release(before);
       }
+      last[0] = scale[kParts - 1][0], last[1] = scale[kParts - 1][1];
       before = ring.stage;
       ring.next();
     }
     rt_wgmma_wait<0>();
     if constexpr (kScaled) {
-      add_part(kParts - 1);
+      add_part(last);
     } else {
 #pragma unroll
       for (int j = 0; j < kSums; ++j) rt_wgmma_pin(sums[0][j]);
