@@ -1,6 +1,6 @@
 // GEMM of few rows, d = act(alpha·A·Bᵀ + beta·C + bias) with B [n, k]: common/weight_stream.cuh with B as the weights.
 //
-// Defines: those of common/weight_stream.cuh with RT_WEIGHT 16, RT_GROUP 0 and RT_ZERO 0.
+// Defines: those of common/weight_stream.cuh.
 #include "common/weight_stream.cuh"
 
 extern "C" __global__ void __launch_bounds__(weight_stream::kThreads)
