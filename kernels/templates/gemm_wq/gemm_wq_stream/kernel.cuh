@@ -1,11 +1,11 @@
 // Few rows of 16-bit activations times int4 or int8 weights, which are read once: for products whose time is that of
 // the weights' way from memory. mma.sync, for sm_80 and later.
 //
-// Tiles of codes travel by cp.async through RT_STAGES buffers, as they are stored; a tile is wide in k, since memory
-// wants neighbouring bytes. Rows of w are the 16 rows of a product and rows of x its 8 columns. A product does not mind
-// in which order k is summed: the four lanes that share a row of w each take the next 4, 8 or 16 bytes of it, as many
-// as keep all four within a group, straight to registers. x goes through registers to shared memory, where it lies in
-// the order in which lanes take it and codes leave a word.
+// Tiles of codes, x and scales travel by cp.async through RT_STAGES buffers, as they are stored; a tile is wide in k,
+// since memory wants neighbouring bytes. Rows of w are the 16 rows of a product and rows of x its 8 columns. A product
+// does not mind in which order k is summed: the four lanes that share a row of w each take the next 4, 8 or 16 bytes of
+// it, as many as keep all four within a group, and the same k of x, which a warp holds in registers for all of its
+// RT_ROWS blocks of 16 rows.
 //
 // Codes are exact integers in the product; the fp32 sum of a group is scaled. Warps share the rows of w, and k within
 // every tile; their sums, and those of the RT_SPLIT_K blocks of a cluster, meet in shared memory in a fixed order.
