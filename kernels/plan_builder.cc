@@ -255,6 +255,7 @@ absl::StatusOr<v1::Launch> PlanBuilder::MakeLaunch(const KernelTemplate::Parsed:
   RT_ASSIGN_OR_RETURN(*to.mutable_block_z(), Quantify(launch.block[2], 1));
   RT_ASSIGN_OR_RETURN(*to.mutable_cluster_x(), Quantify(launch.cluster, 1));
   RT_ASSIGN_OR_RETURN(*to.mutable_dynamic_shared_bytes(), Quantify(launch.shared, 0));
+  to.set_cooperative(launch.cooperative);
   to.set_shared_opt_in(to.dynamic_shared_bytes().value() > kSharedWithoutOptIn);
   RT_RETURN_IF_ERROR(CheckGeometry(to));
   for (const auto& arg : launch.args) RT_RETURN_IF_ERROR(AddArg(arg, &to));
@@ -329,8 +330,10 @@ absl::StatusOr<v1::LaunchPlan> PlanBuilder::Plan() {
     return Error(absl::StatusCode::kOutOfRange, "LAUNCH_GEOMETRY",
                  absl::StrCat("template ", manifest_.id(), ": workspace_bytes is ", plan_.workspace_bytes().value()));
   }
-  const bool zero = manifest_.workspace_zero() && plan_.workspace_bytes().value() > 0;
-  plan_.set_workspace_init(zero ? v1::LaunchPlan::ZERO : v1::LaunchPlan::NONE);
+  plan_.set_workspace_init(plan_.workspace_bytes().value() == 0     ? v1::LaunchPlan::NONE
+                           : manifest_.workspace_zero()             ? v1::LaunchPlan::ZERO
+                           : manifest_.workspace_zero_once()        ? v1::LaunchPlan::ZERO_ONCE
+                                                                    : v1::LaunchPlan::NONE);
   RT_RETURN_IF_ERROR(AddPreconditions());
   RT_ASSIGN_OR_RETURN(const int64_t deterministic, Value(parsed_.deterministic, 0));
   plan_.set_deterministic(deterministic != 0);

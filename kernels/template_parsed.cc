@@ -222,6 +222,7 @@ class TemplateCompiler {
       }
       KernelTemplate::Parsed::Launch to;
       to.symbol = launch.symbol();
+      to.cooperative = launch.cooperative();
       const std::pair<const char*, Quantity*> fields[] = {
           {"when", &to.when},        {"grid_x", &to.grid[0]},    {"grid_y", &to.grid[1]},
           {"grid_z", &to.grid[2]},   {"block_x", &to.block[0]},  {"block_y", &to.block[1]},
@@ -285,6 +286,9 @@ class TemplateCompiler {
   }
 
   absl::Status AddRest() {
+    if (m_.workspace_zero() && m_.workspace_zero_once()) {
+      return at_.Error(m_, "workspace_zero_once", "beside workspace_zero: the workspace is zeroed once or each time");
+    }
     RT_ASSIGN_OR_RETURN(parsed_->workspace, scope_.Compile(at_, m_, "workspace_bytes"));
     RT_ASSIGN_OR_RETURN(parsed_->threads, scope_.Compile(at_, m_, "threads"));
     RT_ASSIGN_OR_RETURN(parsed_->shared, scope_.Compile(at_, m_, "shared_bytes"));

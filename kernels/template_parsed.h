@@ -32,6 +32,7 @@ struct KernelTemplate::Parsed {
     std::array<Quantity, 3> block;
     Quantity cluster;
     Quantity shared;
+    bool cooperative = false;
     std::vector<Arg> args;
   };
   struct Define {

@@ -67,6 +67,7 @@ class ModelledDevice(unittest.TestCase):
                "glu_quant": "glu rows=1024 cols=4096 dtype=bf16 quant=int8",
                "gemm_stream": "gemm m=8 n=512 k=512 dtype=bf16",
                "softmax_stream": "softmax rows=1024 cols=65536 dtype=bf16",
+               "softmax_grid": "softmax rows=64 cols=1048576 dtype=bf16",
                "rmsnorm_stream": "rmsnorm rows=1024 cols=32768 dtype=bf16",
                "layernorm_stream": "layernorm rows=1024 cols=32768 dtype=bf16"}
         templates = [t for t in self.daemon.json("templates", "list")["template"]]
@@ -77,7 +78,7 @@ class ModelledDevice(unittest.TestCase):
                 answer = self.daemon.json("templates", "check", template["id"], *ops.get(template["id"], "").split())
                 hopper = template["id"] in ("gemm_wgmma", "gemm_wq_wgmma", "moe_wgmma")
                 wanted = ["sm_90"] if hopper else ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"]
-                if template["id"] in ("softmax_stream", "rmsnorm_stream", "layernorm_stream"):
+                if template["id"] in ("softmax_stream", "softmax_grid", "rmsnorm_stream", "layernorm_stream"):
                     wanted = wanted[2:]
                 self.assertEqual([r["arch"] for r in answer["result"]], wanted)
                 for result in answer["result"]:

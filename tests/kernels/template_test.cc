@@ -53,7 +53,7 @@ launch {
 }
 launch {
   symbol: "rt_reduce"
-  when: "two"
+  when: "two" cooperative: true
   grid_x: "ceildiv(m * n, 256)"
   block_x: "256"
   arg { workspace: "partial // 2" }
@@ -255,6 +255,7 @@ TEST(LaunchPlanTest, OneLaunch) {
   EXPECT_EQ(launch.cluster_x().value(), 1);
   EXPECT_EQ(launch.dynamic_shared_bytes().value(), 32768);
   EXPECT_FALSE(launch.shared_opt_in());
+  EXPECT_FALSE(launch.cooperative());
   EXPECT_EQ(plan.workspace_bytes().value(), 0);
   EXPECT_EQ(plan.workspace_bytes().expr(), "(split * m * n * 4) if (split > 1 and not atomic) else 0");
   EXPECT_EQ(plan.workspace_init(), v1::LaunchPlan::NONE);

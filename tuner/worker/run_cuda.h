@@ -48,7 +48,9 @@ struct MemAccessDesc {
 };
 static_assert(sizeof(MemAccessDesc) == 12);
 
-// CUlaunchAttribute: id 4 = cluster dimension.
+// CUlaunchAttribute.
+inline constexpr int kAttributeCooperative = 2;
+inline constexpr int kAttributeClusterDimension = 4;
 struct LaunchAttribute {
   int id = 0;
   char pad[4] = {};
@@ -57,6 +59,7 @@ struct LaunchAttribute {
     struct {
       unsigned x, y, z;
     } cluster;
+    int cooperative;
     void* alignment;
   } value;
 };

@@ -1,6 +1,7 @@
 #include "tuner/worker/run_launch.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 
@@ -87,6 +88,7 @@ absl::StatusOr<KernelLaunch> MakeLaunch(const GpuContext& context, const LoadedM
   made.config.block_z = static_cast<unsigned>(AtLeastOne(launch.block_z()));
   made.config.shared_bytes = static_cast<unsigned>(launch.dynamic_shared_bytes().value());
   made.cluster_x = static_cast<unsigned>(AtLeastOne(launch.cluster_x()));
+  made.cooperative = launch.cooperative();
   const CudaDriver& driver = context.driver();
   if (launch.shared_opt_in()) {
     RT_RETURN_IF_ERROR(driver.Check(driver.FuncSetAttribute(made.function, cuda::kFunctionMaxDynamicShared,
@@ -117,14 +119,19 @@ std::vector<void*> ArgumentPack::Pointers() {
 }
 
 absl::Status KernelLaunch::Enqueue(const GpuContext& context) {
-  cuda::LaunchAttribute cluster;
+  std::array<cuda::LaunchAttribute, 2> attributes;
   cuda::LaunchConfig filled = config;
   filled.stream = context.stream();
+  filled.attributes = attributes.data();
   if (cluster_x > 1) {
-    cluster.id = 4;  // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-    cluster.value.cluster = {cluster_x, 1, 1};
-    filled.attributes = &cluster;
-    filled.attribute_count = 1;
+    cuda::LaunchAttribute& attribute = attributes[filled.attribute_count++];
+    attribute.id = cuda::kAttributeClusterDimension;
+    attribute.value.cluster = {cluster_x, 1, 1};
+  }
+  if (cooperative) {
+    cuda::LaunchAttribute& attribute = attributes[filled.attribute_count++];
+    attribute.id = cuda::kAttributeCooperative;
+    attribute.value.cooperative = 1;
   }
   std::vector<void*> pointers = arguments.Pointers();
   return context.driver().Check(
@@ -215,15 +222,22 @@ absl::StatusOr<BoundPlan> BoundPlan::Create(const GpuContext& context, const Loa
   bound.workspace_ = bindings.workspace;
   bound.workspace_bytes_ = plan.workspace_bytes().value();
   bound.zero_workspace_ = plan.workspace_init() == v1::LaunchPlan::ZERO && bound.workspace_bytes_ > 0;
+  bound.zero_workspace_once_ = plan.workspace_init() == v1::LaunchPlan::ZERO_ONCE && bound.workspace_bytes_ > 0;
   return bound;
 }
 
+absl::Status BoundPlan::ZeroWorkspace(const GpuContext& context) const {
+  return context.driver().Check(
+      context.driver().MemsetD8Async(workspace_, 0, static_cast<size_t>(workspace_bytes_), context.stream()),
+      "zeroing the workspace");
+}
+
+absl::Status BoundPlan::Prepare(const GpuContext& context) const {
+  return zero_workspace_once_ ? ZeroWorkspace(context) : absl::OkStatus();
+}
+
 absl::Status BoundPlan::Enqueue(const GpuContext& context) {
-  if (zero_workspace_) {
-    RT_RETURN_IF_ERROR(context.driver().Check(
-        context.driver().MemsetD8Async(workspace_, 0, static_cast<size_t>(workspace_bytes_), context.stream()),
-        "zeroing the workspace"));
-  }
+  if (zero_workspace_) RT_RETURN_IF_ERROR(ZeroWorkspace(context));
   for (KernelLaunch& launch : launches_) RT_RETURN_IF_ERROR(launch.Enqueue(context));
   return absl::OkStatus();
 }

@@ -49,6 +49,7 @@ struct KernelLaunch {
   cuda::Function function = nullptr;
   cuda::LaunchConfig config;  // stream and attributes are filled in by Enqueue
   unsigned cluster_x = 1;
+  bool cooperative = false;
   ArgumentPack arguments;
   std::string symbol;
 
@@ -72,14 +73,19 @@ class BoundPlan {
   // Resolves kernels of `module`, raises the dynamic shared memory where the plan says so.
   static absl::StatusOr<BoundPlan> Create(const GpuContext& context, const LoadedModule& module,
                                           const v1::LaunchPlan& plan, const Bindings& bindings);
-  // Zeroes the workspace if the plan wants it, then launches in order. Nothing is waited for.
+  // Zeroes a workspace that the plan wants zeroed once: before the first Enqueue, and after what was there is lost.
+  absl::Status Prepare(const GpuContext& context) const;
+  // Zeroes the workspace if the plan wants it each time, then launches in order. Nothing is waited for.
   absl::Status Enqueue(const GpuContext& context);
   // Graph nodes of one execution.
   int nodes() const { return static_cast<int>(launches_.size()) + (zero_workspace_ ? 1 : 0); }
 
  private:
+  absl::Status ZeroWorkspace(const GpuContext& context) const;
+
   std::vector<KernelLaunch> launches_;
   bool zero_workspace_ = false;
+  bool zero_workspace_once_ = false;
   cuda::DevicePtr workspace_ = 0;
   int64_t workspace_bytes_ = 0;
 };

@@ -148,6 +148,8 @@ absl::Status RunSession::SetUpCandidate(const RunRequest& request, bool twice, P
     RT_ASSIGN_OR_RETURN(BoundPlan plan, BoundPlan::Create(context_, *participant->module, request.plan(), bindings));
     participant->plans.push_back(std::move(plan));
   }
+  // All sets share the workspace.
+  RT_RETURN_IF_ERROR(participant->plans[0].Prepare(context_));
   participant->work.enqueue = [this, participant](int set) {
     return participant->plans[static_cast<size_t>(set)].Enqueue(context_);
   };
@@ -169,6 +171,7 @@ absl::Status RunSession::VerifyCandidate(const RunRequest& request, bool twice, 
   RT_ASSIGN_OR_RETURN(BoundPlan plan, BoundPlan::Create(context_, *participant->module, request.plan(), bindings));
   const auto reset = [&]() -> absl::Status {
     if (workspace != nullptr) RT_RETURN_IF_ERROR(workspace->FillOnes());
+    RT_RETURN_IF_ERROR(plan.Prepare(context_));
     RT_RETURN_IF_ERROR(problem_->ResetGuarded());
     return support_->ScrubShared();
   };

@@ -6,6 +6,7 @@ import threading
 # Numbers of cuda.h.
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+_COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 _CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 _CC_MAJOR, _CC_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 TENSOR_MAP_BYTES = 128  # sizeof(CUtensorMap)
@@ -26,9 +27,9 @@ class CudaError(RuntimeError):
 
 
 class _LaunchAttributeValue(ctypes.Union):
-    """CUlaunchAttributeValue: 64 bytes, of which a cluster uses the first three integers."""
+    """CUlaunchAttributeValue: 64 bytes, of which a cluster uses the first three integers, `cooperative` one."""
 
-    _fields_ = [("pad", ctypes.c_char * 64), ("cluster", ctypes.c_uint * 3)]
+    _fields_ = [("pad", ctypes.c_char * 64), ("cluster", ctypes.c_uint * 3), ("cooperative", ctypes.c_int)]
 
 
 class _LaunchAttribute(ctypes.Structure):
@@ -47,14 +48,17 @@ class _LaunchConfig(ctypes.Structure):
 class Workspaces:
     """Device memory of a plan's launches, one a stream: launches of two streams may run at the same time."""
 
-    def __init__(self, driver):
-        self._driver, self._of_stream = driver, {}
+    def __init__(self, driver, zero_once=False):
+        """`zero_once`: each is zeroed when it is made."""
+        self._driver, self._zero_once, self._of_stream = driver, zero_once, {}
 
     def get(self, size, stream):
         if not size:
             return 0
         if stream not in self._of_stream:
             self._of_stream[stream] = self._driver.allocate(size)
+            if self._zero_once:
+                self._driver.zero(self._of_stream[stream], size, stream)
         return self._of_stream[stream]
 
     def free(self):
@@ -185,18 +189,23 @@ class Driver:
             self._call("cuMemsetD8Async", ctypes.c_uint64(address), ctypes.c_ubyte(0), ctypes.c_size_t(size),
                        ctypes.c_void_p(stream))
 
-    def launch(self, function, grid, block, cluster, shared, stream, values):
+    def launch(self, function, grid, block, cluster, cooperative, shared, stream, values):
         """`values`: the arguments as bytes, in order; passed by pointer, so that the driver does the layout.
-        `cluster`: blocks of a cluster in x; 1 = none."""
+        `cluster`: blocks of a cluster in x; 1 = none. `cooperative`: all blocks must be on the GPU at a time."""
         buffers = [ctypes.create_string_buffer(v, len(v)) for v in values]
         pointers = (ctypes.c_void_p * max(1, len(buffers)))(*[ctypes.addressof(b) for b in buffers])
         with self:
-            if cluster <= 1:
+            attributes = []
+            if cluster > 1:
+                attributes.append(_LaunchAttribute(id=_CLUSTER_DIMENSION))
+                attributes[-1].value.cluster[:] = (cluster, 1, 1)
+            if cooperative:
+                attributes.append(_LaunchAttribute(id=_COOPERATIVE))
+                attributes[-1].value.cooperative = 1
+            if not attributes:
                 self._call("cuLaunchKernel", function, *[ctypes.c_uint(v) for v in (*grid, *block)],
                            ctypes.c_uint(shared), ctypes.c_void_p(stream), pointers, None)
                 return
-            attribute = _LaunchAttribute(id=_CLUSTER_DIMENSION)
-            attribute.value.cluster[:] = (cluster, 1, 1)
             config = _LaunchConfig((ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block), shared, stream,
-                                   ctypes.pointer(attribute), 1)
+                                   (_LaunchAttribute * len(attributes))(*attributes), len(attributes))
             self._call("cuLaunchKernelEx", ctypes.byref(config), function, pointers, None)

@@ -44,6 +44,11 @@ class _Tensor:
         return tensor.data_ptr()
 
 
+def _wants(plan, init):
+    """Whether the plan's workspace is to hold what a value of WorkspaceInit says."""
+    return plan.workspace_init == _schema.nested_enum_value("LaunchPlan", "WorkspaceInit", init)
+
+
 class _Loaded:
     """The module on one device, with what its launches hold there."""
 
@@ -51,7 +56,8 @@ class _Loaded:
         self.driver = driver
         driver.check_arch(plan.arch)
         self.module = driver.load(binary)
-        self.functions, self.workspaces, self._maps = {}, Workspaces(driver), {}
+        self.functions, self._maps = {}, {}
+        self.workspaces = Workspaces(driver, _wants(plan, "ZERO_ONCE"))
         shared = {}
         for launch in plan.launch:
             if launch.symbol not in self.functions:
@@ -96,8 +102,7 @@ class Kernel:
         self._of_library = self.plan.HasField("cublaslt")
         self._lock, self._loaded = threading.Lock(), {}
         self._tensors = [_Tensor(spec) for spec in self.plan.tensor]
-        zero = _schema.nested_enum_value("LaunchPlan", "WorkspaceInit", "ZERO")
-        self._zero_workspace = self.plan.workspace_init == zero
+        self._zero_workspace = _wants(self.plan, "ZERO")
         for launch in self.plan.launch:
             self._check_launch(launch)
         self._gpu = _current_gpu() if gpu is None else gpu
@@ -226,7 +231,7 @@ class Kernel:
         grid = tuple(max(1, q.value) for q in (launch.grid_x, launch.grid_y, launch.grid_z))
         block = tuple(max(1, q.value) for q in (launch.block_x, launch.block_y, launch.block_z))
         loaded.driver.launch(loaded.functions[launch.symbol], grid, block, max(1, launch.cluster_x.value),
-                             launch.dynamic_shared_bytes.value, stream, values)
+                             launch.cooperative, launch.dynamic_shared_bytes.value, stream, values)
 
     def close(self):
         """Unloads the binary. Only once no launch of it is running any more."""

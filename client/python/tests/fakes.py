@@ -36,7 +36,7 @@ def gemm_record(**plan):
     product.argument.add(tensor="b", size=8)
     product.argument.add(workspace_offset={"value": 256}, size=8)
     product.argument.add(integer={"value": -3}, size=4)
-    total = record.plan.launch.add(symbol="rt_reduce")
+    total = record.plan.launch.add(symbol="rt_reduce", cooperative=True)
     total.grid_x.value, total.block_x.value = 1, 256
     total.argument.add(tensor="d", size=8)
     total.argument.add(scalar="alpha", size=4)
@@ -90,8 +90,8 @@ class FakeDriver:
     def zero(self, address, size, stream):
         self.calls.append(("zero", address, size, stream))
 
-    def launch(self, function, grid, block, cluster, shared, stream, values):
-        self.calls.append(("launch", function, grid, block, cluster, shared, stream, values))
+    def launch(self, function, grid, block, cluster, cooperative, shared, stream, values):
+        self.calls.append(("launch", function, grid, block, cluster, cooperative, shared, stream, values))
 
     def launches(self):
         return [c for c in self.calls if c[0] == "launch"]

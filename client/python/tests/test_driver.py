@@ -44,10 +44,10 @@ class FakeLibrary:
             return {"grid": [v.value for v in args[1:4]], "block": [v.value for v in args[4:7]], "shared": args[7].value,
                     "stream": args[8].value, "values": self.values(args[9], (4, 8))}
         config = args[0]._obj
-        attribute = config.attributes[0]
+        attributes = [config.attributes[i] for i in range(config.count)]
         return {"grid": list(config.grid), "block": list(config.block), "shared": config.shared_bytes,
-                "stream": config.stream, "values": self.values(args[2], (4, 8)), "count": config.count,
-                "id": attribute.id, "cluster": list(attribute.value.cluster)}
+                "stream": config.stream, "values": self.values(args[2], (4, 8)),
+                "attributes": [(a.id, list(a.value.cluster)) for a in attributes]}
 
 
 class DriverTest(unittest.TestCase):
@@ -63,17 +63,21 @@ class DriverTest(unittest.TestCase):
         self.assertEqual([attribute.value.offset, ctypes.sizeof(attribute)], [8, 72])
 
     def test_plain_launch(self):
-        self.driver.launch(ctypes.c_void_p(5), (3, 2, 1), (128, 1, 1), 1, 4096, 77, [b"\1\2\3\4", b"12345678"])
+        self.driver.launch(ctypes.c_void_p(5), (3, 2, 1), (128, 1, 1), 1, False, 4096, 77, [b"\1\2\3\4", b"12345678"])
         self.assertEqual(self.cuda.launch, {"grid": [3, 2, 1], "block": [128, 1, 1], "shared": 4096, "stream": 77,
                                                "values": [b"\1\2\3\4", b"12345678"]})
         self.assertEqual(self.cuda.names, ["cuCtxPushCurrent_v2", "cuLaunchKernel", "cuCtxPopCurrent_v2"])
 
     def test_cluster_launch(self):
-        self.driver.launch(ctypes.c_void_p(5), (8, 1, 2), (256, 1, 1), 4, 0, None, [b"\1\2\3\4", b"12345678"])
+        self.driver.launch(ctypes.c_void_p(5), (8, 1, 2), (256, 1, 1), 4, False, 0, None, [b"\1\2\3\4", b"12345678"])
         self.assertEqual(self.cuda.launch, {"grid": [8, 1, 2], "block": [256, 1, 1], "shared": 0, "stream": None,
-                                               "values": [b"\1\2\3\4", b"12345678"], "count": 1, "id": 4,
-                                               "cluster": [4, 1, 1]})
+                                               "values": [b"\1\2\3\4", b"12345678"], "attributes": [(4, [4, 1, 1])]})
         self.assertIn("cuLaunchKernelEx", self.cuda.names)
+
+    def test_cooperative_launch(self):
+        for cluster, attributes in ((1, [(2, [1, 0, 0])]), (2, [(4, [2, 1, 1]), (2, [1, 0, 0])])):
+            self.driver.launch(ctypes.c_void_p(5), (8, 1, 2), (256, 1, 1), cluster, True, 0, None, [b"\1\2\3\4", b"12345678"])
+            self.assertEqual(self.cuda.launch["attributes"], attributes)
 
     def test_tensor_map(self):
         made = self.driver.tensor_map(1 << 40, "BF16", [40, 10, 3], [80, 1 << 36], [64, 32, 1], [1, 1, 1], (0, 3, 2, 0))
@@ -99,7 +103,7 @@ class DriverTest(unittest.TestCase):
     def test_the_callers_context_comes_back_after_an_error(self):
         self.cuda.failing["cuLaunchKernel"] = 1
         with self.assertRaisesRegex(CudaError, r"cuLaunchKernel: invalid argument \(1\)"):
-            self.driver.launch(ctypes.c_void_p(5), (1, 1, 1), (1, 1, 1), 1, 0, 0, [b"\0" * 4, b"\0" * 8])
+            self.driver.launch(ctypes.c_void_p(5), (1, 1, 1), (1, 1, 1), 1, False, 0, 0, [b"\0" * 4, b"\0" * 8])
         self.assertEqual(self.cuda.names[-1], "cuCtxPopCurrent_v2")
 
     def test_architecture(self):

@@ -24,9 +24,9 @@ class KernelTest(unittest.TestCase):
         self.assertEqual(outputs, {"d": D})
         workspace = next(c for c in self.drivers[0].calls if c[0] == "allocate")[2]
         product, total = self.drivers[0].launches()
-        self.assertEqual(product, ("launch", "module.rt_gemm", (4, 1, 2), (128, 1, 1), 2, 65536, 77, [
+        self.assertEqual(product, ("launch", "module.rt_gemm", (4, 1, 2), (128, 1, 1), 2, False, 65536, 77, [
             struct.pack("<Q", A), struct.pack("<Q", B), struct.pack("<Q", workspace + 256), struct.pack("<i", -3)]))
-        self.assertEqual(total, ("launch", "module.rt_reduce", (1, 1, 1), (256, 1, 1), 1, 0, 77, [
+        self.assertEqual(total, ("launch", "module.rt_reduce", (1, 1, 1), (256, 1, 1), 1, True, 0, 77, [
             struct.pack("<Q", D), struct.pack("<f", 0.5), struct.pack("<q", 1 << 40)]))
 
     def test_order_of_calls(self):
@@ -40,6 +40,12 @@ class KernelTest(unittest.TestCase):
         self.assertIn(("zero", 0x11000, 1024, 5), self.drivers[0].calls)
         with self.assertRaisesRegex(CudaError, "closed"):
             kernel(a=A, b=B, d=D)
+
+    def test_a_workspace_is_zeroed_once_where_that_is_enough(self):
+        kernel = self.kernel(fakes.gemm_record(workspace_init=3))
+        for stream in (5, 5, 6, 5):
+            kernel(a=A, b=B, d=D, stream=stream)
+        self.assertEqual([c[2:] for c in self.drivers[0].calls if c[0] == "zero"], [(1024, 5), (1024, 6)])
 
     def test_streams_have_workspaces_of_their_own(self):
         kernel = self.kernel()
@@ -165,7 +171,7 @@ class TorchTest(KernelTest):
         outputs = self.kernel()(**self.tensors(gpu=1))
         self.assertEqual(outputs["d"].device.index, 1)
         self.assertEqual(self.drivers[0].launches(), [])
-        self.assertEqual([c[6] for c in self.drivers[1].launches()], [1001, 1001])
+        self.assertEqual([c[7] for c in self.drivers[1].launches()], [1001, 1001])
 
     def test_loads_on_the_current_device(self):
         self.current = 1

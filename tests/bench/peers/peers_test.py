@@ -59,7 +59,7 @@ PLAN = {
                 },
             ],
         },
-        {"symbol": "second", "argument": [{"tensor": "d", "size": 8}, {"scalar": "eps", "size": 8}]},
+        {"symbol": "second", "cooperative": True, "argument": [{"tensor": "d", "size": 8}, {"scalar": "eps", "size": 8}]},
     ],
 }
 
@@ -94,9 +94,9 @@ class RecipeTest(unittest.TestCase):
         run(77)
         self.assertEqual(self.driver.of("zero"), [(1 << 20, 4096, 77)])
         first, second = self.driver.of("launch")
-        self.assertEqual(first[:6], ("first", (8, 1, 1), (128, 1, 1), 16, 100000, 77))
+        self.assertEqual(first[:7], ("first", (8, 1, 1), (128, 1, 1), 16, False, 100000, 77))
         self.assertEqual(
-            first[6],
+            first[7],
             [
                 struct.pack("<Q", 0x1000),
                 struct.pack("<f", 1),
@@ -107,7 +107,7 @@ class RecipeTest(unittest.TestCase):
             ],
         )
         self.assertEqual(
-            second, ("second", (1, 1, 1), (1, 1, 1), 1, 0, 77, [struct.pack("<Q", 0x2000), struct.pack("<d", 0.5)])
+            second, ("second", (1, 1, 1), (1, 1, 1), 1, True, 0, 77, [struct.pack("<Q", 0x2000), struct.pack("<d", 0.5)])
         )
         self.assertEqual(
             self.driver.of("tensor_map"), [(0x1000, "BF16", [32, 64], [64], [32, 8], [1, 1], (0, 3, 0, 0))]
@@ -115,6 +115,13 @@ class RecipeTest(unittest.TestCase):
         self.assertEqual(self.driver.of("allow_shared"), [("first", 100000)])
         self.assertEqual(self.driver.of("allow_large_cluster"), [("first",)])
         self.assertEqual(self.driver.of("check_arch"), [("sm_90a",)])
+
+    def test_a_workspace_is_zeroed_once_where_that_is_enough(self):
+        run = self.load({**PLAN, "workspace_init": "ZERO_ONCE"}).bind({"a": 1, "d": 2}, {"eps": 0})
+        run(5)
+        run(6)
+        self.assertEqual(self.driver.of("zero"), [(1 << 20, 4096, 5)])
+        self.assertEqual(len(self.driver.of("launch")), 4)
 
     def test_a_missing_tensor_and_an_unknown_argument(self):
         with self.assertRaisesRegex(TypeError, "takes tensors that nobody gives: d"):

@@ -42,6 +42,7 @@ class Recipe:
         self.workspace_bytes = value_of(self.plan.get("workspace_bytes"))
         self._zero = self.plan.get("workspace_init") == "ZERO"
         self._owner, self._workspace = allocate(self.workspace_bytes) if self.workspace_bytes else (None, 0)
+        self._zero_once = self.plan.get("workspace_init") == "ZERO_ONCE"
 
     def tensors(self) -> list:
         """(name, role, dtype, shape) of every tensor."""
@@ -59,10 +60,11 @@ class Recipe:
         launches = [self._prepared(launch, addresses, {**defaults, **scalars}) for launch in self.plan["launch"]]
 
         def run(stream):
-            if self._workspace and self._zero:
+            if self._workspace and (self._zero or self._zero_once):
+                self._zero_once = False
                 self._driver.zero(self._workspace, self.workspace_bytes, stream)
-            for function, grid, block, cluster, shared, values in launches:
-                self._driver.launch(function, grid, block, cluster, shared, stream, values)
+            for function, grid, block, cluster, cooperative, shared, values in launches:
+                self._driver.launch(function, grid, block, cluster, cooperative, shared, stream, values)
 
         return run
 
@@ -76,6 +78,7 @@ class Recipe:
             grid,
             block,
             max(1, value_of(launch.get("cluster_x"))),
+            bool(launch.get("cooperative")),
             value_of(launch.get("dynamic_shared_bytes")),
             values,
         )

@@ -45,6 +45,8 @@ Result Launch(const cuda::LaunchConfig* config, cuda::Function function, void** 
   const std::string symbol = *reinterpret_cast<std::string*>(function);
   if (config->block_x * config->block_y * config->block_z > 1024) return 1;
   const FakeCuda::Kernel kernel = fake->kernels.at(symbol);
+  fake->attributes[symbol].clear();
+  for (unsigned i = 0; i < config->attribute_count; ++i) fake->attributes[symbol].push_back(config->attributes[i].id);
   auto values = std::make_shared<std::vector<cuda::TensorMap>>(static_cast<size_t>(kernel.arguments));
   for (int i = 0; i < kernel.arguments; ++i) {
     std::memcpy((*values)[static_cast<size_t>(i)].bytes, parameters[i], kernel.maps.count(i) > 0 ? 128 : 8);

@@ -51,8 +51,9 @@ class FakeCuda {
   // Tensor maps that were encoded.
   int encoded_maps = 0;
   int64_t free_bytes = int64_t{1} << 40;
-  // Launches by symbol.
+  // Launches by symbol, and the ids of the attributes of the last one.
   std::map<std::string, int> launches;
+  std::map<std::string, std::vector<int>> attributes;
   int64_t allocations = 0;  // alive
   int64_t graphs = 0, events = 0;  // alive
   int64_t module_loads = 0;

@@ -8,6 +8,7 @@ namespace rooftune {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 TEST_F(RunSessionTest, PreparesAndChecksTheReference) {
   const auto result = session_->Prepare(Request());
@@ -99,6 +100,16 @@ TEST_F(RunSessionTest, RefusesWhatCannotRun) {
   EXPECT_EQ(cuda_.launches["right"], 0);
 }
 
+TEST_F(RunSessionTest, LaunchesAreCooperativeWhereThePlanSaysSo) {
+  PrepareOk();
+  EXPECT_EQ(session_->Run(Candidate("right", true)).outcome(), v1::OK);
+  EXPECT_THAT(cuda_.attributes["right"], IsEmpty());
+  auto request = Candidate("right", true);
+  request.mutable_plan()->mutable_launch(0)->set_cooperative(true);
+  EXPECT_EQ(session_->Run(request).outcome(), v1::OK);
+  EXPECT_THAT(cuda_.attributes["right"], ElementsAre(cuda::kAttributeCooperative));
+}
+
 TEST_F(RunSessionTest, WorkspaceIsZeroedBeforeEveryExecution) {
   PrepareOk();
   auto request = Candidate("accumulates", true);
@@ -116,6 +127,25 @@ TEST_F(RunSessionTest, WorkspaceIsZeroedBeforeEveryExecution) {
   EXPECT_EQ(session_->Run(request).outcome(), v1::OK);
   EXPECT_GT(cuda_.launches["accumulates"], 10);
   EXPECT_EQ(dirty, 0);
+}
+
+TEST_F(RunSessionTest, WorkspaceIsZeroedBeforeTheFirstExecutionAlone) {
+  PrepareOk();
+  auto request = Candidate("counts", true);
+  request.mutable_plan()->mutable_workspace_bytes()->set_value(8);
+  request.mutable_plan()->set_workspace_init(v1::LaunchPlan::ZERO_ONCE);
+  request.mutable_plan()->mutable_launch(0)->add_argument()->mutable_workspace_offset()->set_value(0);
+  std::vector<uint64_t> before;
+  cuda_.kernels["counts"] = {5, [&](void** x) {
+                               Right(ArgumentAt<const float*>(x, 0), ArgumentAt<const float*>(x, 1),
+                                     ArgumentAt<float*>(x, 2), kElements);
+                               before.push_back((*ArgumentAt<uint64_t*>(x, 4))++);
+                             }};
+  EXPECT_EQ(session_->Run(request).outcome(), v1::OK);
+  // Verified in a workspace of its own, then timed in another.
+  ASSERT_GT(before.size(), 10);
+  EXPECT_EQ(before[0], 0);
+  for (size_t i = 1; i < before.size(); ++i) EXPECT_EQ(before[i], i - 1);
 }
 
 TEST_F(RunSessionTest, TensorMapsAreEncodedOnceForEachSetOfBuffers) {
