@@ -62,7 +62,7 @@ TEST(SoftmaxGridTest, BlocksAreAsManyAsTheDeviceHoldsAtATime) {
 
 TEST(SoftmaxGridTest, TheWorkspaceIsZeroedOnce) {
   const auto plan = Grid().Plan(Softmax("rows=64 cols=1048576 dtype=bf16"),
-                                {{"teams", 1}, {"chunks", 1}, {"flight", 4}, {"learners", 4}}, Profile("h200-sxm"));
+                                {{"teams", 1}, {"chunks", 1}, {"threads", 128}, {"flight", 3}, {"learners", 2}}, Profile("h200-sxm"));
   ASSERT_TRUE(plan.ok()) << plan.status();
   // Stages of 16000 bytes: 14, so that blocks may be 28 rows apart.
   EXPECT_EQ(plan->launch(0).dynamic_shared_bytes().value(), 14 * 16000);

@@ -175,7 +175,7 @@ __device__ __forceinline__ void add(const Vector (&v)[RT_ITEMS], const Source& i
   *state = {max, sum[0] + sum[1]};
 }
 
-// Of 16-bit types 1 / Σ becomes part of the bias, which spares a product an element and is exact to 2^-19 or better.
+// Of 16-bit types 1 / Σ becomes part of the bias: it spares a product an element, and the error is far below theirs.
 constexpr bool kScaleInBias = RT_DTYPE != RT_FP32 && !RT_LOG;
 
 __device__ __forceinline__ float2 finish_of(RtMaxSum state) {
