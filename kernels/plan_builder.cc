@@ -330,10 +330,10 @@ absl::StatusOr<v1::LaunchPlan> PlanBuilder::Plan() {
     return Error(absl::StatusCode::kOutOfRange, "LAUNCH_GEOMETRY",
                  absl::StrCat("template ", manifest_.id(), ": workspace_bytes is ", plan_.workspace_bytes().value()));
   }
-  plan_.set_workspace_init(plan_.workspace_bytes().value() == 0     ? v1::LaunchPlan::NONE
-                           : manifest_.workspace_zero()             ? v1::LaunchPlan::ZERO
-                           : manifest_.workspace_zero_once()        ? v1::LaunchPlan::ZERO_ONCE
-                                                                    : v1::LaunchPlan::NONE);
+  plan_.set_workspace_init(plan_.workspace_bytes().value() == 0 ? v1::LaunchPlan::NONE
+                           : manifest_.workspace_zero()         ? v1::LaunchPlan::ZERO
+                           : manifest_.workspace_zero_once()    ? v1::LaunchPlan::ZERO_ONCE
+                                                                : v1::LaunchPlan::NONE);
   RT_RETURN_IF_ERROR(AddPreconditions());
   RT_ASSIGN_OR_RETURN(const int64_t deterministic, Value(parsed_.deterministic, 0));
   plan_.set_deterministic(deterministic != 0);

@@ -23,10 +23,9 @@ TEST(SoftmaxGridTest, IsForLongRowsOfWholeVectors) {
     EXPECT_TRUE(Grid().Supports(Softmax(text), h200)) << text;
     EXPECT_FALSE(Grid().Supports(Softmax(text), Profile("a100-sxm-80"))) << text;
   }
-  for (const char* text :
-       {"rows=64 cols=1048576 dtype=bf16 causal=1", "rows=64 cols=1048576 dtype=bf16 mask=1",
-        "rows=64 cols=1048580 dtype=bf16", "rows=4 cols=1048576 dtype=bf16", "rows=4096 cols=65536 dtype=bf16",
-        "rows=64 cols=8388608 dtype=bf16"}) {
+  for (const char* text : {"rows=64 cols=1048576 dtype=bf16 causal=1", "rows=64 cols=1048576 dtype=bf16 mask=1",
+                           "rows=64 cols=1048580 dtype=bf16", "rows=4 cols=1048576 dtype=bf16",
+                           "rows=4096 cols=65536 dtype=bf16", "rows=64 cols=8388608 dtype=bf16"}) {
     EXPECT_FALSE(Grid().Supports(Softmax(text), h200)) << text;
   }
 }
@@ -61,8 +60,9 @@ TEST(SoftmaxGridTest, BlocksAreAsManyAsTheDeviceHoldsAtATime) {
 }
 
 TEST(SoftmaxGridTest, TheWorkspaceIsZeroedOnce) {
-  const auto plan = Grid().Plan(Softmax("rows=64 cols=1048576 dtype=bf16"),
-                                {{"teams", 1}, {"chunks", 1}, {"threads", 128}, {"flight", 3}, {"learners", 2}}, Profile("h200-sxm"));
+  const auto plan =
+      Grid().Plan(Softmax("rows=64 cols=1048576 dtype=bf16"),
+                  {{"teams", 1}, {"chunks", 1}, {"threads", 128}, {"flight", 3}, {"learners", 2}}, Profile("h200-sxm"));
   ASSERT_TRUE(plan.ok()) << plan.status();
   // Stages of 16000 bytes: 14, so that blocks may be 28 rows apart.
   EXPECT_EQ(plan->launch(0).dynamic_shared_bytes().value(), 14 * 16000);

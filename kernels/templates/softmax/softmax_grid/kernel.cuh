@@ -77,7 +77,8 @@ __device__ __forceinline__ void load_rows(const Slice& slice, const Vector::Stor
       const rt_u32 full = address(shared->full[stage.number]);
       rt_barrier_expect(full, bytes);
       if (bytes > 0) {
-        rt_bulk_load<kRtKeepFirstOut>(rt_shared_address(storage + stage.number * kChunkBytes), from, bytes, full, policy);
+        rt_bulk_load<kRtKeepFirstOut>(rt_shared_address(storage + stage.number * kChunkBytes), from, bytes, full,
+                                      policy);
       }
     }
   }
