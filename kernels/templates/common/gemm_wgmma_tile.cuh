@@ -56,11 +56,11 @@ static_assert(RT_STORE_BUFFERS >= (RT_STORE_ROWS ? 1 : 2), "buffers of the epilo
 
 // A box of the epilogue: 64 of x and kStoreY of y, rows of d. Its rows are kStoreColumns wide, 128 bytes at most.
 constexpr int largest_divisor(int value, int most) { return value % most == 0 ? most : largest_divisor(value, most / 2); }
-constexpr int kStoreElement = RT_QUANTIZED ? 1 : 2;
-constexpr int kStoreY = kSwap && kGroupY < 64 ? kGroupY : largest_divisor(kGroupY, kSwap ? 64 : 128 / kStoreElement);
+constexpr int kOutBytes = sizeof(RtOut);
+constexpr int kStoreY = kSwap && kGroupY < 64 ? kGroupY : largest_divisor(kGroupY, kSwap ? 64 : 128 / kOutBytes);
 constexpr int kStoreColumns = kSwap ? 64 : kStoreY;
-constexpr int kStoreRow = kStoreColumns * kStoreElement;  // bytes
-constexpr int kStoreBytes = 64 * kStoreY * kStoreElement;
+constexpr int kStoreRow = kStoreColumns * kOutBytes;  // bytes
+constexpr int kStoreBytes = 64 * kStoreY * kOutBytes;
 static_assert(!RT_STORE_TMA || kStoreRow % 16 == 0, "TMA moves multiples of 16 bytes");
 constexpr int kStoresY = kGroupY / kStoreY;  // boxes of a warpgroup
 // A thread's sums, four at a time. Where a cluster adds them, every share finishes some of each thread's, and has room

@@ -19,8 +19,13 @@ struct Source {
   int attended;  // columns before this one count; the rest of the row is −∞
   int length;    // columns
   int head;      // elements of the first vector that are before the row
-  float scale;
-  float scale_log2;  // scale·log2(e)
+  float scale = 1.0f;
+  float scale_log2 = kRtLog2E;  // scale·log2(e)
+
+  __device__ __forceinline__ void scale_by(float factor) {
+    scale = factor;
+    scale_log2 = factor * kRtLog2E;
+  }
 
   // Bits that become t = −∞.
   __device__ __forceinline__ rt_u32 nothing() const {

@@ -246,13 +246,12 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK, RT_RESIDENT) rt_softmax(c
   // A row past the end takes part in the barriers with no columns of its own.
   const int length = row < rows ? static_cast<int>(cols) : 0;
   const int head = RT_RAGGED && row < rows ? static_cast<int>(row * cols % RT_VEC) : 0;
-  Source in = {x + row * cols, nullptr, length, length, head, 1.0f, kRtLog2E};
+  Source in = {x + row * cols, nullptr, length, length, head};
 #if RT_MASK
   in.mask = mask + row * cols;
 #endif
 #if RT_SCALED
-  in.scale = scale;
-  in.scale_log2 = scale * kRtLog2E;
+  in.scale_by(scale);
 #endif
 #if RT_CAUSAL
   if (row < rows) in.attended = static_cast<int>(row + 1 + cols - rows);

@@ -350,11 +350,8 @@ extern "C" __global__ void __launch_bounds__(2 * RT_THREADS + 32 * (3 + RT_LEARN
   }
   __syncthreads();
   Source in = {};
-  in.scale = 1.0f;
-  in.scale_log2 = kRtLog2E;
 #if RT_SCALED
-  in.scale = scale;
-  in.scale_log2 = scale * kRtLog2E;
+  in.scale_by(scale);
 #endif
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (warp < kWarps) {

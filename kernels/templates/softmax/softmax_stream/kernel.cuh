@@ -197,11 +197,8 @@ extern "C" __global__ void __launch_bounds__(RT_THREADS + 32) rt_softmax_stream(
   } else {
     Source in = {};
     in.length = static_cast<int>(cols);
-    in.scale = 1.0f;
-    in.scale_log2 = kRtLog2E;
 #if RT_SCALED
-    in.scale = scale;
-    in.scale_log2 = scale * kRtLog2E;
+    in.scale_by(scale);
 #endif
     int turn = 0;
     for (rt_i64 row = Stream::first_row(); row < rows; row += Stream::clusters()) {
