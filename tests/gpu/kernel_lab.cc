@@ -38,6 +38,7 @@ std::string KernelLab::WorkerPath() {
 
 absl::StatusOr<std::unique_ptr<KernelLab>> KernelLab::Create(Options options) {
   std::unique_ptr<KernelLab> lab(new KernelLab);
+  lab->every_lane_arrives_ = options.every_lane_arrives;
   if (options.source_dir.empty()) options.source_dir = EnvOr("ROOFTUNE_SOURCE_DIR", ".");
   RT_ASSIGN_OR_RETURN(lab->device_, DeviceOf(options.profile));
   RT_ASSIGN_OR_RETURN(lab->library_, LoadLibraryWithExamples(options.source_dir));
@@ -78,6 +79,7 @@ absl::StatusOr<worker::v1::RunRequest> KernelLab::RunOf(const KernelTemplate& ke
                                                         const Config& config, const Mutant* mutant) {
   RT_ASSIGN_OR_RETURN(worker::v1::CompileRequest input, kernel.CompileInput(op, config, device_));
   if (mutant != nullptr) RT_RETURN_IF_ERROR(Plant(*mutant, &input));
+  if (every_lane_arrives_) input.add_define("RT_EVERY_LANE_ARRIVES=1");
   RT_ASSIGN_OR_RETURN(const auto compiled, Compile(input));
   worker::v1::RunRequest request;
   RT_ASSIGN_OR_RETURN(*request.mutable_plan(), kernel.Plan(op, config, device_));

@@ -21,6 +21,8 @@ class KernelLab {
     std::string source_dir;
     // Modelled device to compile for; empty = GPU 0 of this machine.
     std::string profile;
+    // Every lane of a warp arrives at a barrier where else one does for it (common/tma.cuh): for racecheck.
+    bool every_lane_arrives = false;
   };
   // UNAVAILABLE without a GPU where one is asked for.
   static absl::StatusOr<std::unique_ptr<KernelLab>> Create(Options options);
@@ -49,6 +51,7 @@ class KernelLab {
   DeviceProfile device_;
   std::unique_ptr<WorkerCompiler> compiler_;
   std::string support_cubin_;
+  bool every_lane_arrives_ = false;
 };
 
 }  // namespace rooftune

@@ -1,8 +1,9 @@
-// make_batch DIR [--profile ID]: writes request frames for `rooftune-worker run --batch`, so that a kernel can be run
-// under a tool like compute-sanitizer. DIR/TEMPLATE.frames: the small and ragged operators of
+// make_batch DIR [--profile ID] [--racecheck]: writes request frames for `rooftune-worker run --batch`, so that a
+// kernel can be run under a tool like compute-sanitizer. DIR/TEMPLATE.frames: the small and ragged operators of
 // tests/data/mutants/mutants.json, each by the template's default and one other configuration; the smallest there is,
 // if a template is for large ones. DIR/race-MUTANT.frames: a kernel with a planted race that verification may not
-// notice. Compiles for GPU 0 of this machine, or for a modelled device.
+// notice. Compiles for GPU 0 of this machine, or for a modelled device. --racecheck: every lane of a warp arrives at
+// barriers where else one does for it, which racecheck does not follow (common/tma.cuh).
 //
 // make_batch --show FILE: what the answers in FILE say; exit code 1 if one of them is not OK.
 #include <fcntl.h>
@@ -113,10 +114,8 @@ absl::Status AddRaces(KernelLab& lab, std::vector<Job>* jobs) {
   return absl::OkStatus();
 }
 
-absl::Status Write(const std::string& dir, const std::string& profile) {
+absl::Status Write(const std::string& dir, const KernelLab::Options& options) {
   RT_RETURN_IF_ERROR(MakeDirs(dir, 0755));
-  KernelLab::Options options;
-  options.profile = profile;
   RT_ASSIGN_OR_RETURN(const auto lab, KernelLab::Create(options));
   std::vector<Job> jobs;
   RT_RETURN_IF_ERROR(AddTemplates(*lab, &jobs));
@@ -160,12 +159,23 @@ int Show(const std::string& file) {
 int Main(int argc, char** argv) {
   const std::string first = argc > 1 ? argv[1] : "";
   if (argc == 3 && first == "--show") return Show(argv[2]);
-  const bool has_profile = argc == 4 && std::string(argv[2]) == "--profile";
-  if (first.empty() || first[0] == '-' || (argc != 2 && !has_profile)) {
-    std::fprintf(stderr, "usage: make_batch DIR [--profile ID] | make_batch --show FILE\n");
+  bool usable = !first.empty() && first[0] != '-';
+  KernelLab::Options options;
+  for (int i = 2; i < argc && usable; ++i) {
+    const std::string option = argv[i];
+    if (option == "--racecheck") {
+      options.every_lane_arrives = true;
+    } else if (option == "--profile" && i + 1 < argc) {
+      options.profile = argv[++i];
+    } else {
+      usable = false;
+    }
+  }
+  if (!usable) {
+    std::fprintf(stderr, "usage: make_batch DIR [--profile ID] [--racecheck] | make_batch --show FILE\n");
     return 2;
   }
-  const absl::Status status = Write(first, has_profile ? argv[3] : "");
+  const absl::Status status = Write(first, options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "make_batch: %s\n", status.ToString().c_str());
   return 1;

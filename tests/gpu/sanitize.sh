@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # sanitize.sh BIN [REPORT]: compute-sanitizer's memcheck, racecheck, synccheck and initcheck over every template's
-# smallest and ragged shapes, then racecheck over kernels with planted races, which it must find. BIN holds
+# smallest and ragged shapes, then racecheck over kernels with planted races, which it must find. racecheck gets kernels
+# of which every lane arrives at barriers (common/tma.cuh says why), the others those that are served. BIN holds
 # rooftune-worker and make_batch (build/release/bin). REPORT.json gets a row a run, REPORT.d the tools' logs. Needs a GPU.
 # Several runs go side by side: nothing is timed, and each has a lease and ports of its own.
 #   COMPUTE_SANITIZER   the tool, if it is not where it is usually installed
@@ -34,13 +35,16 @@ rm -rf "$logs" && mkdir -p "$logs"
 logs=$(cd "$logs" && pwd)
 version=$("$sanitizer" --version | tail -n 1)
 ports=; "$sanitizer" --help 2>/dev/null | grep -q -- --base-port && ports=yes
-"$bin/make_batch" "$logs/frames" >"$logs/make_batch.txt" 2>&1 || { cat "$logs/make_batch.txt"; exit 1; }
+mkdir "$logs/racecheck"
+{ "$bin/make_batch" "$logs/frames" && "$bin/make_batch" "$logs/racecheck/frames" --racecheck; } >"$logs/make_batch.txt" 2>&1 ||
+  { cat "$logs/make_batch.txt"; exit 1; }
 echo "$version; frames made in $SECONDS s; $jobs runs side by side"
 
 # check TOOL NAME NUMBER: one batch under one tool, its row to rows/TOOL-NAME.
 check() {
   local tool=$1 name=$2 number=$3 start code summary answers
-  local log=$logs/$tool-$name
+  local log=$logs/$tool-$name frames=$logs/frames
+  if [ "$tool" = racecheck ]; then frames=$logs/racecheck/frames; fi
   if [ "$SECONDS" -ge "$total" ]; then
     printf '%s\t%s\t-1\t0\tnot run\t\n' "$tool" "$name" >"$logs/rows/$tool-$name"
     return
@@ -50,7 +54,7 @@ check() {
   # The lease on the GPU is a file below XDG_RUNTIME_DIR.
   XDG_RUNTIME_DIR=$log.run timeout -k 5 "$limit" "$sanitizer" --tool "$tool" --error-exitcode 9 --print-limit 20 \
     --target-processes all ${ports:+--base-port $((49200 + number * 16)) --max-connections 16} \
-    --log-file "$log.txt" "$bin/rooftune-worker" run --device 0 --batch "$logs/frames/$name.frames" \
+    --log-file "$log.txt" "$bin/rooftune-worker" run --device 0 --batch "$frames/$name.frames" \
     >"$log.answers" 2>"$log.stderr"
   code=$?
   rm -rf "$log.run"

@@ -15,6 +15,12 @@ constexpr int kBusyTimeoutMs = 5000;
 // Longest value: a row of kMaxRowBytes with room to spare.
 constexpr int kMaxValueBytes = 64 << 20;
 
+// " of FILE", for whoever has to free some space; "" if there is no file.
+std::string OfFile(sqlite3* db) {
+  const char* const file = db == nullptr ? nullptr : sqlite3_db_filename(db, "main");
+  return file == nullptr || *file == '\0' ? "" : absl::StrCat(" of ", file);
+}
+
 }  // namespace
 
 absl::Status SqliteStatus(sqlite3* db, int code, absl::string_view what) {
@@ -23,13 +29,13 @@ absl::Status SqliteStatus(sqlite3* db, int code, absl::string_view what) {
                                            " (SQLite code ", extended, ")");
   switch (code & 0xff) {
     case SQLITE_FULL:
-      return Error(absl::StatusCode::kResourceExhausted, "DISK_FULL", absl::StrCat(message, "; free some space"));
+      return Error(absl::StatusCode::kResourceExhausted, "DISK_FULL", absl::StrCat(message, "; free some space on the disk", OfFile(db)));
     case SQLITE_IOERR:
       if (extended == SQLITE_IOERR_READ || extended == SQLITE_IOERR_SHORT_READ) {
         return Error(absl::StatusCode::kUnavailable, "STORE_IO", message);
       }
       return Error(absl::StatusCode::kResourceExhausted, "DISK_FULL",
-                   absl::StrCat(message, "; the disk is full or failing"));
+                   absl::StrCat(message, "; the disk", OfFile(db), " is full or failing"));
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return Error(absl::StatusCode::kDataLoss, "DATABASE_CORRUPT",

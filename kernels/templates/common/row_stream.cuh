@@ -43,7 +43,7 @@ class RtRowStream {
   __device__ __forceinline__ void init() const {
     for (int i = 0; i < STAGES; ++i) {
       rt_barrier_init(rt_shared_address(&shared_->full[i]), 1);
-      rt_barrier_init(rt_shared_address(&shared_->free[i]), THREADS / 32);
+      rt_barrier_init(rt_shared_address(&shared_->free[i]), THREADS / 32 * kRtWarpArrivals);
     }
     rt_barrier_init_fence();
   }
@@ -107,8 +107,7 @@ class RtRowStream {
   }
   // The warp needs the stage no longer.
   __device__ __forceinline__ void release(const Stage& stage) const {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) rt_barrier_arrive(rt_shared_address(&shared_->free[stage.number]));
+    rt_barrier_arrive_warp(rt_shared_address(&shared_->free[stage.number]), threadIdx.x % 32);
   }
 
  private:

@@ -27,6 +27,21 @@ __device__ __forceinline__ void rt_barrier_expect(rt_u32 barrier, int bytes) {
 __device__ __forceinline__ void rt_barrier_arrive(rt_u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+// A whole warp tells that what its lanes read or wrote is done: one lane arrives, and __syncwarp orders the others'
+// accesses before it. racecheck does not follow that order and reports every access of the other lanes
+// (docs/verification.md); for it alone RT_EVERY_LANE_ARRIVES is 1 and every lane arrives.
+#ifndef RT_EVERY_LANE_ARRIVES
+#define RT_EVERY_LANE_ARRIVES 0
+#endif
+constexpr int kRtWarpArrivals = RT_EVERY_LANE_ARRIVES ? 32 : 1;
+__device__ __forceinline__ void rt_barrier_arrive_warp(rt_u32 barrier, int lane) {
+  if constexpr (kRtWarpArrivals == 1) {
+    __syncwarp();
+    if (lane == 0) rt_barrier_arrive(barrier);
+  } else {
+    rt_barrier_arrive(barrier);
+  }
+}
 // Arrives at the barrier that block `rank` of the cluster has at this address. It tells that reads are done, whose
 // results the caller has: a release of cluster scope would add a fence of the whole GPU, about half a microsecond.
 __device__ __forceinline__ void rt_barrier_arrive_at(rt_u32 barrier, int rank) {

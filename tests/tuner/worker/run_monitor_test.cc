@@ -8,6 +8,8 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace rooftune {
 namespace {
@@ -106,14 +108,16 @@ TEST(SharingTextTest, SaysWhoMayDisturb) {
 }
 
 TEST(HasMpsPipeTest, LooksForTheControlPipe) {
-  const std::filesystem::path dir = std::filesystem::path(testing::TempDir()) / "mps";
-  std::filesystem::create_directories(dir);
+  // Of this run alone: several may go side by side.
+  std::string made = testing::TempDir() + "/mps-XXXXXX";
+  ASSERT_NE(mkdtemp(made.data()), nullptr);
+  const std::filesystem::path dir = made;
   setenv("CUDA_MPS_PIPE_DIRECTORY", dir.c_str(), 1);
-  std::filesystem::remove(dir / "control");
   EXPECT_FALSE(HasMpsPipe());
   std::ofstream(dir / "control") << "";
   EXPECT_TRUE(HasMpsPipe());
   unsetenv("CUDA_MPS_PIPE_DIRECTORY");
+  std::filesystem::remove_all(dir);
 }
 
 }  // namespace

@@ -83,8 +83,8 @@ __device__ __forceinline__ void write_word(rt_u32 address, rt_u32 v) {
 __device__ __forceinline__ void init_barriers(const Shared& shared) {
   for (int i = 0; i < RT_STAGES; ++i) {
     // The thread that brings w and x, and the warp that brings scales.
-    rt_barrier_init(shared.full(i), kScaled ? 2 : 1);
-    rt_barrier_init(shared.empty(i), kGroups * 4);
+    rt_barrier_init(shared.full(i), 1 + (kScaled ? kRtWarpArrivals : 0));
+    rt_barrier_init(shared.empty(i), kGroups * 4 * kRtWarpArrivals);
   }
   rt_barrier_init_fence();
 }
@@ -169,8 +169,7 @@ __device__ __forceinline__ void bring(const Shared& shared, const RtIn* scales, 
     all.load(scales, zeros, e, work.x, k, lane);
     rt_barrier_wait(shared.empty(ring.stage), ring.parity ^ 1);
     all.store(shared.scales(ring.stage), lane);
-    __syncwarp();
-    if (lane == 0) rt_barrier_arrive(shared.full(ring.stage));
+    rt_barrier_arrive_warp(shared.full(ring.stage), lane);
   });
 }
 
@@ -245,8 +244,7 @@ struct Consumer {
   }
   // Codes and scales are read by every lane, not by the tensor cores alone.
   __device__ __forceinline__ void release(int stage) const {
-    __syncwarp();
-    if (lane == 0) rt_barrier_arrive(shared.empty(stage));
+    rt_barrier_arrive_warp(shared.empty(stage), lane);
   }
 
   // The products of `tiles` stages. A batch's fragments are made while the products of the one before are under way;

@@ -243,8 +243,7 @@ __device__ __forceinline__ void write_rows(const Slice& slice, const Source& in,
         }
       }
       rt_async_fence();
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) rt_barrier_arrive(address(shared->written[stage.number]));
+      rt_barrier_arrive_warp(address(shared->written[stage.number]), threadIdx.x % 32);
     }
   }
 }
@@ -339,7 +338,7 @@ extern "C" __global__ void __launch_bounds__(2 * RT_THREADS + 32 * (3 + RT_LEARN
   if (threadIdx.x == 0) {
     for (int i = 0; i < RT_STAGES; ++i) {
       rt_barrier_init(address(shared.full[i]), 1);
-      rt_barrier_init(address(shared.written[i]), kWarps);
+      rt_barrier_init(address(shared.written[i]), kWarps * kRtWarpArrivals);
       rt_barrier_init(address(shared.free[i]), 1);
     }
     for (int i = 0; i < kRows; ++i) {
