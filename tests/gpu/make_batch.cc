@@ -1,9 +1,9 @@
 // make_batch DIR [--profile ID] [--racecheck]: writes request frames for `rooftune-worker run --batch`, so that a
 // kernel can be run under a tool like compute-sanitizer. DIR/TEMPLATE.frames: the small and ragged operators of
 // tests/data/mutants/mutants.json, each by the template's default and one other configuration; the smallest there is,
-// if a template is for large ones. DIR/race-MUTANT.frames: a kernel with a planted race that verification may not
-// notice. Compiles for GPU 0 of this machine, or for a modelled device. --racecheck: every lane of a warp arrives at
-// barriers where else one does for it, which racecheck does not follow (common/tma.cuh).
+// if a template is for large ones. Compiles for GPU 0 of this machine, or for a modelled device. --racecheck: every
+// lane of a warp arrives at barriers where else one does for it, which racecheck does not follow (common/tma.cuh); and
+// DIR/race-MUTANT.frames, kernels with planted races that verification may not notice.
 //
 // make_batch --show FILE: what the answers in FILE say; exit code 1 if one of them is not OK.
 #include <fcntl.h>
@@ -119,7 +119,7 @@ absl::Status Write(const std::string& dir, const KernelLab::Options& options) {
   RT_ASSIGN_OR_RETURN(const auto lab, KernelLab::Create(options));
   std::vector<Job> jobs;
   RT_RETURN_IF_ERROR(AddTemplates(*lab, &jobs));
-  RT_RETURN_IF_ERROR(AddRaces(*lab, &jobs));
+  if (options.every_lane_arrives) RT_RETURN_IF_ERROR(AddRaces(*lab, &jobs));
   std::vector<std::function<void()>> work;
   for (Job& job : jobs) work.push_back([&job] { job.frame = job.make(); });
   lab->InParallel(work);

@@ -35,16 +35,14 @@ rm -rf "$logs" && mkdir -p "$logs"
 logs=$(cd "$logs" && pwd)
 version=$("$sanitizer" --version | tail -n 1)
 ports=; "$sanitizer" --help 2>/dev/null | grep -q -- --base-port && ports=yes
-mkdir "$logs/racecheck"
-{ "$bin/make_batch" "$logs/frames" && "$bin/make_batch" "$logs/racecheck/frames" --racecheck; } >"$logs/make_batch.txt" 2>&1 ||
+{ "$bin/make_batch" "$logs/served" && "$bin/make_batch" "$logs/every-lane" --racecheck; } >"$logs/make_batch.txt" 2>&1 ||
   { cat "$logs/make_batch.txt"; exit 1; }
 echo "$version; frames made in $SECONDS s; $jobs runs side by side"
 
-# check TOOL NAME NUMBER: one batch under one tool, its row to rows/TOOL-NAME.
+# check TOOL NAME FRAMES NUMBER: one batch under one tool, its row to rows/TOOL-NAME.
 check() {
-  local tool=$1 name=$2 number=$3 start code summary answers
-  local log=$logs/$tool-$name frames=$logs/frames
-  if [ "$tool" = racecheck ]; then frames=$logs/racecheck/frames; fi
+  local tool=$1 name=$2 frames=$3 number=$4 start code summary answers
+  local log=$logs/$tool-$name
   if [ "$SECONDS" -ge "$total" ]; then
     printf '%s\t%s\t-1\t0\tnot run\t\n' "$tool" "$name" >"$logs/rows/$tool-$name"
     return
@@ -54,7 +52,7 @@ check() {
   # The lease on the GPU is a file below XDG_RUNTIME_DIR.
   XDG_RUNTIME_DIR=$log.run timeout -k 5 "$limit" "$sanitizer" --tool "$tool" --error-exitcode 9 --print-limit 20 \
     --target-processes all ${ports:+--base-port $((49200 + number * 16)) --max-connections 16} \
-    --log-file "$log.txt" "$bin/rooftune-worker" run --device 0 --batch "$frames/$name.frames" \
+    --log-file "$log.txt" "$bin/rooftune-worker" run --device 0 --batch "$frames" \
     >"$log.answers" 2>"$log.stderr"
   code=$?
   rm -rf "$log.run"
@@ -67,21 +65,25 @@ check() {
 
 mkdir -p "$logs/rows"
 number=0
+# run TOOL FRAMES: as soon as there is room for it.
 run() {
-  [[ "$1 $2" =~ ${SANITIZE_ONLY:-.} ]] || return 0
+  local name
+  name=$(basename "$2" .frames)
+  [[ "$1 $name" =~ ${SANITIZE_ONLY:-.} ]] || return 0
   while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
-  check "$1" "$2" "$number" &
+  check "$1" "$name" "$2" "$number" &
   number=$((number + 1))
 }
 # The quick tools first (a second each), racecheck last: it takes ten, and several at once share one GPU.
-for tool in memcheck synccheck initcheck racecheck; do
-  for frames in "$logs"/frames/*.frames; do
-    name=$(basename "$frames" .frames)
-    [[ $name == race-* ]] || run "$tool" "$name"
-  done
+for tool in memcheck synccheck initcheck; do
+  for frames in "$logs"/served/*.frames; do run "$tool" "$frames"; done
 done
-for frames in "$logs"/frames/race-*.frames; do
-  [ -e "$frames" ] && run racecheck "$(basename "$frames" .frames)"
+# Planted races behind everything else.
+for frames in "$logs"/every-lane/*.frames; do
+  [[ $frames == */race-* ]] || run racecheck "$frames"
+done
+for frames in "$logs"/every-lane/race-*.frames; do
+  [ -e "$frames" ] && run racecheck "$frames"
 done
 wait
 python3 "$root/tools/sanitize_report.py" "$logs/rows" --version "$version" --seconds "$SECONDS" --out "$report.json"

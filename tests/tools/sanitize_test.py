@@ -12,7 +12,9 @@ ROOT = pathlib.Path(os.environ.get("ROOFTUNE_SOURCE_DIR", pathlib.Path(__file__)
 MAKE_BATCH = """#!/bin/bash
 if [ "$1" = --show ]; then cat "$2"; exit 0; fi
 mkdir -p "$1"
-for name in softmax gemm race-gemm_no_wait race-softmax_missed; do echo "$name" >"$1/$name.frames"; done
+kind=served
+[ "$2" = --racecheck ] && kind=every-lane races="race-gemm_no_wait race-softmax_missed"
+for name in softmax gemm $races; do echo "$kind" >"$1/$name.frames"; done
 """
 WORKER = """#!/bin/bash
 # Two processes with one lease would wait for each other.
@@ -29,6 +31,7 @@ while [ "$1" != --log-file ]; do
 done
 log=$2
 shift 2
+echo "$tool $(cat "${@: -1}")" >>"$PORTS.frames"
 "$@" || exit $?
 case "$tool $*" in
   "racecheck "*race-gemm_no_wait*) echo "========= RACECHECK SUMMARY: 3 hazards displayed" >"$log"; exit 9 ;;
@@ -66,6 +69,11 @@ class SanitizeTest(unittest.TestCase):
         ports = (self.tmp / "ports").read_text().split()
         self.assertEqual(len(ports), len(set(ports)), "each run has its own")
         self.assertTrue((self.tmp / "report.d" / "memcheck-softmax.txt").exists(), "the tools' logs are kept")
+
+    def test_racecheck_alone_gets_kernels_of_which_every_lane_arrives(self):
+        self.run_script()
+        given = set((self.tmp / "ports.frames").read_text().splitlines())
+        self.assertEqual(given, {"racecheck every-lane", "memcheck served", "synccheck served", "initcheck served"})
 
     def test_an_error_is_found_and_named(self):
         done, report = self.run_script(BAD="initcheck")

@@ -29,7 +29,8 @@ absl::Status SqliteStatus(sqlite3* db, int code, absl::string_view what) {
                                            " (SQLite code ", extended, ")");
   switch (code & 0xff) {
     case SQLITE_FULL:
-      return Error(absl::StatusCode::kResourceExhausted, "DISK_FULL", absl::StrCat(message, "; free some space on the disk", OfFile(db)));
+      return Error(absl::StatusCode::kResourceExhausted, "DISK_FULL",
+                   absl::StrCat(message, "; free some space on the disk", OfFile(db)));
     case SQLITE_IOERR:
       if (extended == SQLITE_IOERR_READ || extended == SQLITE_IOERR_SHORT_READ) {
         return Error(absl::StatusCode::kUnavailable, "STORE_IO", message);

@@ -255,7 +255,7 @@ TEST(SqliteStoreTest, G7_FullFileFailsTheCallAloneAndWholly) {
   const absl::Status status = store->PutTrial(big);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ErrorReason(status), "DISK_FULL");
-  EXPECT_NE(status.message().find(dir / "store.db"), absl::string_view::npos) << "where to free some space: " << status;
+  EXPECT_THAT(status.message(), HasSubstr(dir / "store.db")) << "where to free some space";
   std::vector<v1::ExportLine> lines = {RunLine(), Line(MakeSweep("b")), Line(MakeTrial("b", 0))};
   lines[2].mutable_trial()->set_message(std::string(1 << 20, 'x'));
   int n = 0;
