@@ -2,14 +2,16 @@
 """Makes docs/evidence/measuring.json from what tests/gpu/winner_agreement.sh wrote, and the figures in Markdown files.
 
   measuring.py RAW                   compute from the folder RAW and write the figures
-  measuring.py --mutants FILE        take the totals of `mutant_check --out FILE` over
+  measuring.py --mutants FILE --sanitizer REPORT…
+                                     take over what `mutant_check --out FILE` and tests/gpu/sanitize.sh found, and which
+                                     planted races show in machine code (tests/data/mutants/mutants.json)
   measuring.py --longer RAW          take over what tests/gpu/longer_search.sh wrote to the folder RAW
   measuring.py --check               fail if the file lacks a figure
   measuring.py --table FILE…         write the figures between the markers of these files
   measuring.py --check-tables FILE…  fail if the figures of a file are not those of measuring.json
 
-Figures stand between `<!-- measuring:NAME -->` and `<!-- /measuring -->`; NAME is agreement, intervals, faults, shares or
-budget. What RAW does not tell ("mutants", "false_alarms", "budget") is kept as it is.
+Figures stand between `<!-- measuring:NAME -->` and `<!-- /measuring -->`; NAME is agreement, intervals, faults, shares,
+races or budget. What RAW does not tell ("mutants", "races", "false_alarms", "sanitizer", "budget") is kept as it is.
 """
 import argparse
 import datetime
@@ -24,7 +26,7 @@ import tables
 # What every served time must meet (docs/measuring.md), and what counts as agreement.
 RELATIVE, ABSOLUTE_US, AGREEMENT, NEAR_BEST = 0.01, 0.5, 0.01, 0.03
 LANE = ("plan", "prepare", "verify", "measure", "confirm", "idle", "busy", "store")
-KEPT = ("mutants", "false_alarms", "budget")
+KEPT = ("mutants", "races", "false_alarms", "sanitizer", "budget")
 REQUIRED = ("device_key", "driver", "nvrtc", "date", "agreement", "agreement_share", "intervals", "smallest_kernel_us",
             "faults", "shares")
 
@@ -160,17 +162,38 @@ def compute(raw: pathlib.Path) -> dict:
     return figures
 
 
-def mutant_totals(file: pathlib.Path) -> dict:
-    """From the last row of mutant_check: planted faults caught of how many, unchanged kernels refused of how many."""
+def mutant_totals(file: pathlib.Path, reports: list, entries: list) -> dict:
+    """Planted faults caught of how many, each race by what, unchanged kernels refused of how many, sanitizer runs clean.
+
+    `file` holds mutant_check's rows, the last one its totals; `reports` are those of sanitize.sh, each of a part of the
+    runs; `entries` is mutants.json, whose "async_order" says what mutants_compile_test finds in machine code.
+    """
     try:
-        totals = json.loads(file.read_text(encoding="utf-8").splitlines()[-1])
-    except (OSError, IndexError, json.JSONDecodeError) as error:
+        *rows, totals = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    except (OSError, ValueError) as error:
         raise MeasuringError(f"{file}: {error}") from error
     if totals.get("id") != "totals":
         raise MeasuringError(f"{file}: the last row holds no totals: the run did not end")
-    return {"mutants": {"planted": totals["mutants"], "caught": totals["caught"], "races": totals["races"],
-                        "races_caught_without_racecheck": totals["races_caught"]},
-            "false_alarms": {"unchanged": totals["unchanged"], "failed": totals["false_alarms"]}}
+    runs = {(run["tool"], run["name"]): run for report in reports for run in read(report)["rows"]}
+    in_machine_code = {entry["id"] for entry in entries if entry.get("async_order")}
+    races = []
+    for row in rows:
+        if not row.get("racecheck"):
+            continue
+        run = runs.get(("racecheck", f"race-{row['id']}"))
+        if run is None:
+            raise MeasuringError(f"racecheck was not run on the race {row['id']}")
+        races.append({"id": row["id"], "verification": row["outcome"] if row["caught"] else "",
+                      "racecheck": run["result"], "machine_code": row["id"] in in_machine_code})
+    templates = [run for run in runs.values() if not run["planted"]]
+    return {"mutants": {"planted": totals["mutants"], "caught": totals["caught"]}, "races": races,
+            "false_alarms": {"unchanged": totals["unchanged"], "failed": totals["false_alarms"]},
+            "sanitizer": {"version": read(reports[0])["version"], "runs": len(templates),
+                          "clean": sum(run["result"] == "clean" for run in templates)}}
+
+
+def not_caught(race: dict) -> bool:
+    return not (race["verification"] or race["racecheck"] == "found" or race["machine_code"])
 
 
 def budget(raw: pathlib.Path) -> dict:
@@ -197,6 +220,7 @@ def problems(figures: dict) -> list:
     found = [f"lacks '{name}'" for name in REQUIRED if not figures.get(name) and figures.get(name) != 0]
     found += [f"'{row['op']}' has fewer than three candidates within 3 % of the best"
               for row in figures.get("agreement", []) if row["within_3_percent"] < 3]
+    found += [f"has the race {race['id']}, which nothing catches" for race in figures.get("races", []) if not_caught(race)]
     return found
 
 
@@ -215,6 +239,15 @@ def table(figures: dict, name: str) -> str:
                                          for cell in (part["candidates"], f"{part['wall_s']} s", f"{part['us']} µs")),
                        f"{r['ratio']:.3f}"] for r in found["searches"]])
         return f"{text}\n\n{found['device_key']}, driver {found['driver']}, {found['date']}."
+    if name == "races":
+        text = lines(["race", "verification", "racecheck", "machine code"],
+                     [[f"`{r['id']}`", r["verification"] or "–", "found" if r["racecheck"] == "found" else "–",
+                       "found" if r["machine_code"] else "–"] for r in figures["races"]])
+        counts = [sum(bool(r["verification"]) for r in figures["races"]),
+                  sum(r["racecheck"] == "found" for r in figures["races"]),
+                  sum(r["machine_code"] for r in figures["races"]), sum(map(not_caught, figures["races"]))]
+        return (f"{text}\n\nOf {len(figures['races'])} races verification catches {counts[0]}, racecheck {counts[1]}, the "
+                f"machine code's order {counts[2]}, and nothing {counts[3]}.")
     note = f"{figures['device_key']}, driver {figures['driver']}, NVRTC {figures['nvrtc']}, {figures['date']}."
     if name == "agreement":
         text = lines(["operator", "sweeps", "distinct winners", "candidates", "within 3 %", "pairs ≤ 1 %", "worst pair"],
@@ -245,6 +278,7 @@ def main(arguments) -> int:
     root = pathlib.Path(__file__).resolve().parent.parent
     parser.add_argument("--file", type=pathlib.Path, default=root / "docs" / "evidence" / "measuring.json")
     parser.add_argument("--mutants", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--sanitizer", type=pathlib.Path, metavar="REPORT", nargs="+")
     parser.add_argument("--longer", type=pathlib.Path, metavar="RAW")
     parser.add_argument("--check", action="store_true")
     tables.add_options(parser)
@@ -259,7 +293,11 @@ def main(arguments) -> int:
                   f"{figures['intervals']['within_target']} of {figures['intervals']['served']} intervals meet the target")
             return 0
         if options.mutants or options.longer:
-            added = mutant_totals(options.mutants) if options.mutants else budget(options.longer)
+            if options.mutants and not options.sanitizer:
+                parser.error("--mutants needs --sanitizer")
+            entries = read(root / "tests" / "data" / "mutants" / "mutants.json")["mutant"]
+            added = (mutant_totals(options.mutants, options.sanitizer, entries) if options.mutants else
+                     budget(options.longer))
             figures = {**read(options.file), **added}
             options.file.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
             return 0

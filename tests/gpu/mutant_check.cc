@@ -2,7 +2,7 @@
 //
 // Runs unchanged kernels over many configurations and ragged shapes first (none may fail), then every mutant of
 // tests/data/mutants/mutants.json (every one must fail; races may go well). FILE gets one JSON object a line: the
-// unchanged kernels, the mutants, the totals last. --only keeps mutants whose id or template contains TEXT. Needs a
+// unchanged kernels, the mutants, the totals last. --only keeps templates and mutants whose id contains TEXT. Needs a
 // GPU; exit code 0 if all is as it should be.
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
@@ -116,6 +116,7 @@ void MutantCheck::Collect() {
     const auto op = lab_.library().ops().Parse(correct.op);
     if (!op.ok()) continue;
     for (const KernelTemplate* kernel : lab_.library().For(*op, lab_.device())) {
+      if (!absl::StrContains(kernel->id(), only_)) continue;
       const auto configs = SpreadConfigs(*kernel, *op, lab_.device(), correct.configs);
       if (!configs.ok()) continue;
       for (const Config& config : *configs) Add({op->text, correct.mean}, *kernel, config, nullptr);

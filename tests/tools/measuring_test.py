@@ -140,6 +140,46 @@ class MeasuringTest(unittest.TestCase):
         self.assertIn("no time of softmax:block=256", self.run_tool("--longer", self.raw / "searches")[1])
         self.assertIn("no search ended", self.run_tool("--longer", self.raw / "softmax")[1])
 
+    def test_who_catches_a_race(self):
+        """Planted races, each caught by another check, and one by none."""
+        rows = [{"id": "softmax_wrong", "racecheck": False, "outcome": "WRONG_RESULT", "caught": True},
+                {"id": "softmax_seen", "racecheck": True, "outcome": "WRONG_RESULT", "caught": True},
+                {"id": "softmax_hazard", "racecheck": True, "outcome": "OK", "caught": False},
+                {"id": "gemm_wgmma_released_too_early", "racecheck": True, "outcome": "OK", "caught": False},
+                {"id": "softmax_missed", "racecheck": True, "outcome": "OK", "caught": False}]
+        totals = {"id": "totals", "mutants": 1, "caught": 1, "unchanged": 7, "false_alarms": 0}
+        mutants, reports = self.raw / "mutants.json", [self.raw / "report-1.json", self.raw / "report-2.json"]
+        mutants.write_text("\n".join(map(json.dumps, [*rows, totals])), encoding="utf-8")
+        found = {"softmax_hazard": "found"}
+        self.put(reports[0], {"version": "2025.3", "rows": [
+            {"tool": tool, "name": "softmax", "planted": False, "result": result}
+            for tool, result in (("memcheck", "clean"), ("racecheck", "timed out"))]})
+        self.put(reports[1], {"version": "2025.3", "rows": [
+            {"tool": "racecheck", "name": f"race-{row['id']}", "planted": True, "result": found.get(row["id"], "clean")}
+            for row in rows if row["racecheck"]]})
+        self.figures()
+        self.assertEqual(self.run_tool("--mutants", mutants, "--sanitizer", *reports), (0, ""))
+        figures = self.figures()
+        self.assertEqual(figures["sanitizer"], {"version": "2025.3", "runs": 2, "clean": 1})
+        self.assertEqual(figures["mutants"], {"planted": 1, "caught": 1})
+        self.assertEqual(figures["false_alarms"], {"unchanged": 7, "failed": 0})
+        self.assertEqual(figures["races"][2], {"id": "gemm_wgmma_released_too_early", "verification": "",
+                                               "racecheck": "clean", "machine_code": True})
+        code, err = self.run_tool("--check")
+        self.assertEqual(code, 1)
+        self.assertIn("race softmax_missed, which nothing catches", err)
+        self.assertEqual(err.count("nothing catches"), 1)
+        page = self.raw / "page.md"
+        page.write_text("<!-- measuring:races -->\nold\n<!-- /measuring -->\n", encoding="utf-8")
+        self.assertEqual(self.run_tool("--table", page)[0], 0)
+        written = page.read_text(encoding="utf-8")
+        self.assertIn("| `softmax_hazard` | – | found | – |", written)
+        self.assertIn("Of 4 races verification catches 1, racecheck 1, the machine code's order 1, and nothing 1.", written)
+        # A race that racecheck was not run on is no race that it missed.
+        self.put(reports[1], {"version": "2025.3", "rows": []})
+        self.assertIn("racecheck was not run on the race softmax_seen",
+                      self.run_tool("--mutants", mutants, "--sanitizer", *reports)[1])
+
     def test_too_few_candidates_near_the_best_are_found(self):
         for file in self.raw.glob("softmax/run*/trials.json"):
             self.put(file, {"trial": [trial(128, 100), trial(256, 120)]})

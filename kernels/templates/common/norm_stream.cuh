@@ -19,7 +19,8 @@ struct RtNormShared {
   RtNormStream::Shared stream;
   RtNormReduction::Shared squares;
 #if RT_CENTER
-  RtNormReduction::Block::Shared mean[2];
+  // One set for all rows: all have read a row's sums before the barrier of its squares.
+  RtNormReduction::Block::Shared mean;
 #endif
 };
 
@@ -161,7 +162,7 @@ __device__ __forceinline__ RtNormMoments rt_norm_moments(RtNormStream& stream, R
     stream.next();
   }
 #if RT_CENTER
-  sum = RtNormReduction::Block::sum(sum, &shared->mean[turn & 1]);
+  sum = RtNormReduction::Block::sum(sum, &shared->mean);
 #if RT_CLUSTER > 1
   // The squares are around the block's mean first; lane l brings those of block l to the mean of the row.
   float squares = rt_norm_squares(stream, first, cols, sum / rt_norm_count(RtNormStream::rank(), cols));
