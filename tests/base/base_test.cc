@@ -10,6 +10,7 @@
 #include "base/file_util.h"
 #include "base/int128.h"
 #include "base/sha256.h"
+#include "tests/support/temp_dir.h"
 
 namespace rooftune {
 namespace {
@@ -43,16 +44,13 @@ TEST(Int128Test, RoundTripsExtremes) {
 }
 
 TEST(FileUtilTest, AtomicWriteReplacesWhole) {
-  char dir[] = "/tmp/rooftune_base_XXXXXX";
-  ASSERT_NE(mkdtemp(dir), nullptr);
-  const std::string path = std::string(dir) + "/f";
+  const TempDir dir;
+  const std::string path = dir / "f";
   ASSERT_TRUE(WriteFileAtomic(path, "old").ok());
   ASSERT_TRUE(WriteFileAtomic(path, "new").ok());
   EXPECT_EQ(*ReadFile(path), "new");
   EXPECT_EQ(ReadFile(path, 2).status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(WriteFileAtomic(std::string(dir) + "/none/f", "x").code(), absl::StatusCode::kNotFound);
-  unlink(path.c_str());
-  rmdir(dir);
+  EXPECT_EQ(WriteFileAtomic(dir / "none/f", "x").code(), absl::StatusCode::kNotFound);
 }
 
 TEST(FileUtilTest, FullDiskIsResourceExhausted) {

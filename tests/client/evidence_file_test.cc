@@ -4,14 +4,13 @@
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "base/error.h"
 #include "base/file_util.h"
 #include "tests/client/fake_daemon.h"
+#include "tests/support/temp_dir.h"
 
 namespace rooftune {
 namespace {
@@ -21,15 +20,12 @@ using ::testing::HasSubstr;
 class EvidenceFileTest : public ::testing::Test {
  protected:
   EvidenceFileTest() {
-    dir_ = (std::filesystem::temp_directory_path() / "rooftune-evidence-XXXXXX").string();
-    if (mkdtemp(dir_.data()) == nullptr) std::abort();
     Canned canned;
     FillCanned(canned);
     lines_ = canned.lines;
   }
-  ~EvidenceFileTest() override { std::filesystem::remove_all(dir_); }
 
-  std::string Path(const std::string& name) const { return absl::StrCat(dir_, "/", name); }
+  std::string Path(const std::string& name) const { return dir_ / name; }
   absl::Status WriteAll(const std::string& path) const {
     auto writer = EvidenceWriter::Create(path);
     if (!writer.ok()) return writer.status();
@@ -39,10 +35,7 @@ class EvidenceFileTest : public ::testing::Test {
     }
     return (*writer)->Finish();
   }
-  std::string Put(const std::string& name, const std::string& text) const {
-    std::ofstream(Path(name), std::ios::binary) << text;
-    return Path(name);
-  }
+  std::string Put(const std::string& name, const std::string& text) const { return dir_.Write(name, text); }
   // The text of the error that reading `text` gives, without the path.
   std::string Refusal(const std::string& text) const {
     const auto lines = ReadEvidence(Put("refused", text));
@@ -53,10 +46,10 @@ class EvidenceFileTest : public ::testing::Test {
   }
   int FilesInDir() const {
     return static_cast<int>(
-        std::distance(std::filesystem::directory_iterator(dir_), std::filesystem::directory_iterator()));
+        std::distance(std::filesystem::directory_iterator(dir_.path()), std::filesystem::directory_iterator()));
   }
 
-  std::string dir_;
+  const TempDir dir_;
   std::vector<v1::ExportLine> lines_;
 };
 
@@ -132,7 +125,7 @@ TEST_F(EvidenceFileTest, DamagedArchivesAreRefused) {
 
 TEST_F(EvidenceFileTest, MissingFilesAndFolders) {
   EXPECT_EQ(ReadEvidence(Path("none")).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(ReadEvidence(dir_).status().ToString(), HasSubstr("Is a directory"));
+  EXPECT_THAT(ReadEvidence(dir_.path()).status().ToString(), HasSubstr("Is a directory"));
 }
 
 }  // namespace

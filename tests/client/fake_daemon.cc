@@ -3,7 +3,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include <cstdlib>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -171,10 +170,7 @@ struct FakeDaemon::Services {
 };
 
 FakeDaemon::FakeDaemon(const std::string& address) : address_(address) {
-  std::string dir = (std::filesystem::temp_directory_path() / "rooftune-test-XXXXXX").string();
-  if (mkdtemp(dir.data()) == nullptr) std::abort();
-  dir_ = dir;
-  if (address_.empty()) address_ = absl::StrCat("unix:", dir_, "/socket");
+  if (address_.empty()) address_ = absl::StrCat("unix:", dir_ / "socket");
   services_ = std::make_unique<Services>(*this);
   if (services_->server == nullptr) std::abort();
 }
@@ -182,8 +178,6 @@ FakeDaemon::FakeDaemon(const std::string& address) : address_(address) {
 FakeDaemon::~FakeDaemon() {
   services_->server->Shutdown(std::chrono::system_clock::now());
   services_.reset();
-  std::error_code ignored;
-  std::filesystem::remove_all(dir_, ignored);
 }
 
 void FakeDaemon::Note(const std::string& method, const google::protobuf::Message& request) {

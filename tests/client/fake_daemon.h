@@ -12,6 +12,7 @@
 #include "absl/synchronization/notification.h"
 #include "google/longrunning/operations_proto.pb.h"
 #include "rooftune/v1/service.pb.h"
+#include "tests/support/temp_dir.h"
 
 namespace rooftune {
 
@@ -53,7 +54,7 @@ class FakeDaemon {
   ~FakeDaemon();
 
   const std::string& address() const { return address_; }
-  const std::string& dir() const { return dir_; }
+  const std::string& dir() const { return dir_.path(); }
 
   Canned canned;
   // Set once WatchSweep has sent everything and is silent.
@@ -69,7 +70,7 @@ class FakeDaemon {
  private:
   struct Services;
 
-  std::string dir_;
+  const TempDir dir_;
   std::string address_;
   mutable absl::Mutex mutex_;
   std::map<std::string, std::vector<std::string>> requests_ ABSL_GUARDED_BY(mutex_);

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 
 #include "base/file_util.h"
 
@@ -17,8 +16,6 @@ namespace rooftune {
 
 Process::Process(std::vector<std::string> args, const std::map<std::string, std::string>& environment,
                  const std::string& out) {
-  dir_ = (std::filesystem::temp_directory_path() / "rooftune-process-XXXXXX").string();
-  if (mkdtemp(dir_.data()) == nullptr) std::abort();
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string text = *variable;
@@ -35,7 +32,7 @@ Process::Process(std::vector<std::string> args, const std::map<std::string, std:
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  const std::string out_path = out.empty() ? dir_ + "/out" : out, err_path = dir_ + "/err";
+  const std::string out_path = out.empty() ? dir_ / "out" : out, err_path = dir_ / "err";
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out_path.c_str(), O_WRONLY | O_CREAT, 0600);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err_path.c_str(), O_WRONLY | O_CREAT, 0600);
   if (posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), envp.data()) != 0) pid_ = -1;
@@ -47,8 +44,6 @@ Process::~Process() {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
-  std::error_code ignored;
-  std::filesystem::remove_all(dir_, ignored);
 }
 
 ProcessResult Process::Wait() {
@@ -58,7 +53,7 @@ ProcessResult Process::Wait() {
     result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
   pid_ = -1;
-  const auto out = ReadFile(dir_ + "/out"), err = ReadFile(dir_ + "/err");
+  const auto out = ReadFile(dir_ / "out"), err = ReadFile(dir_ / "err");
   if (out.ok()) result.out = *out;
   if (err.ok()) result.err = *err;
   return result;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/temp_dir.h"
+
 namespace rooftune {
 
 struct ProcessResult {
@@ -30,7 +32,7 @@ class Process {
   ProcessResult Wait();
 
  private:
-  std::string dir_;
+  const TempDir dir_;
   pid_t pid_ = -1;
 };
 

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "rooftune/v1/service.grpc.pb.h"
 #include "tests/server/test_daemon.h"
+#include "tests/support/temp_dir.h"
 
 extern char** environ;
 
@@ -94,12 +95,6 @@ class Process {
 
 class DaemonProcessTest : public testing::Test {
  protected:
-  DaemonProcessTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "rooftune_test_XXXXXX").string();
-    dir_ = mkdtemp(pattern.data());
-  }
-  ~DaemonProcessTest() override { std::filesystem::remove_all(dir_); }
-
   grpc::Status Ping(const std::string& address) {
     auto stub = v1::ConfigService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
     grpc::ClientContext context;
@@ -108,7 +103,8 @@ class DaemonProcessTest : public testing::Test {
     return stub->Ping(&context, v1::PingRequest(), &response);
   }
 
-  std::string dir_;
+  const TempDir temp_;
+  const std::string& dir_ = temp_.path();
 };
 
 TEST_F(DaemonProcessTest, ServesAndStopsOnSigterm) {

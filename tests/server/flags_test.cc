@@ -10,35 +10,17 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "base/error.h"
 #include "server/listen_address.h"
+#include "tests/support/temp_dir.h"
 
 namespace rooftune {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-// A folder that goes with the test.
-class TempDir {
- public:
-  TempDir() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "rooftune_test_XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TempDir() { std::filesystem::remove_all(path_); }
-  std::string Path(const std::string& name) const { return absl::StrCat(path_, "/", name); }
-  std::string Write(const std::string& name, const std::string& text) const {
-    std::ofstream(Path(name)) << text;
-    return Path(name);
-  }
-
- private:
-  std::string path_;
-};
 
 TEST(Flags, Defaults) {
   const auto flags = ParseDaemonFlags({});
@@ -185,12 +167,12 @@ TEST(ListenAddress, SeesATakenPort) {
 
 TEST(SocketLock, OneHolderAndOldSocketsGo) {
   const TempDir dir;
-  const std::string path = dir.Path("sub/rooftune.sock");
+  const std::string path = dir / "sub/rooftune.sock";
   {
     auto lock = SocketLock::Acquire(path);
     ASSERT_TRUE(lock.ok()) << lock.status();
     struct stat info;
-    ASSERT_EQ(stat(dir.Path("sub").c_str(), &info), 0);
+    ASSERT_EQ(stat((dir / "sub").c_str(), &info), 0);
     EXPECT_EQ(info.st_mode & 0777, 0700u);
     EXPECT_EQ(ErrorReason(SocketLock::Acquire(path).status()), "ADDRESS_IN_USE");
     // What a daemon that was killed leaves.
@@ -212,14 +194,14 @@ TEST(SocketLock, OneHolderAndOldSocketsGo) {
 TEST(SocketLock, KeepsItsHandsOffOtherFilesAndUnsafeFolders) {
   const TempDir dir;
   dir.Write("precious", "data");
-  EXPECT_EQ(ErrorReason(SocketLock::Acquire(dir.Path("precious")).status()), "UNSAFE_SOCKET_DIR");
-  EXPECT_TRUE(std::filesystem::exists(dir.Path("precious")));
-  std::filesystem::create_directory(dir.Path("open"));
-  ASSERT_EQ(chmod(dir.Path("open").c_str(), 0777), 0);
-  EXPECT_EQ(ErrorReason(SocketLock::Acquire(dir.Path("open/s")).status()), "UNSAFE_SOCKET_DIR");
-  std::filesystem::create_directory(dir.Path("real"));
-  std::filesystem::create_directory_symlink(dir.Path("real"), dir.Path("link"));
-  EXPECT_EQ(ErrorReason(SocketLock::Acquire(dir.Path("link/s")).status()), "UNSAFE_SOCKET_DIR");
+  EXPECT_EQ(ErrorReason(SocketLock::Acquire(dir / "precious").status()), "UNSAFE_SOCKET_DIR");
+  EXPECT_TRUE(std::filesystem::exists(dir / "precious"));
+  std::filesystem::create_directory(dir / "open");
+  ASSERT_EQ(chmod((dir / "open").c_str(), 0777), 0);
+  EXPECT_EQ(ErrorReason(SocketLock::Acquire(dir / "open/s").status()), "UNSAFE_SOCKET_DIR");
+  std::filesystem::create_directory(dir / "real");
+  std::filesystem::create_directory_symlink(dir / "real", dir / "link");
+  EXPECT_EQ(ErrorReason(SocketLock::Acquire(dir / "link/s").status()), "UNSAFE_SOCKET_DIR");
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "google/rpc/status.pb.h"
@@ -94,12 +93,9 @@ TestDaemon::TestDaemon(Options options)
     std::fprintf(stderr, "set-up failed: %s\n", attached.ToString().c_str());
     abort();
   }
-  std::string pattern = (std::filesystem::temp_directory_path() / "rooftune_test_XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) abort();
-  dir_ = pattern;
   GrpcServer::Options serve;
   serve.watch_pace = options.watch_pace;
-  serve.listen.push_back(Must(ParseListenAddress(absl::StrCat("unix:", dir_, "/s"), false)));
+  serve.listen.push_back(Must(ParseListenAddress(absl::StrCat("unix:", dir_ / "s"), false)));
   serve.locks.push_back(Must(SocketLock::Acquire(serve.listen[0].path)));
   server = Must(GrpcServer::Start(*core, std::move(serve)));
   target_ = server->addresses()[0];
@@ -110,7 +106,6 @@ TestDaemon::~TestDaemon() {
   core->BeginDrain();
   server.reset();
   core.reset();
-  std::filesystem::remove_all(dir_);
 }
 
 std::shared_ptr<grpc::Channel> TestDaemon::Connect() const {

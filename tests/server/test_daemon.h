@@ -13,6 +13,7 @@
 #include "server/grpc_server.h"
 #include "server/server_core.h"
 #include "tests/server/fake_sweep_manager.h"
+#include "tests/support/temp_dir.h"
 #include "tuner/compile/fake_compiler.h"
 #include "tuner/store/memory_store.h"
 
@@ -76,7 +77,7 @@ class TestDaemon {
   std::unique_ptr<GrpcServer> server;
 
  private:
-  std::string dir_;
+  const TempDir dir_;
   std::string target_;
 };
 

@@ -1,36 +1,17 @@
-// Messages and folders for tests of stores.
+// Messages for tests of stores.
 #ifndef ROOFTUNE_TESTS_TUNER_STORE_STORE_TEST_UTIL_H_
 #define ROOFTUNE_TESTS_TUNER_STORE_STORE_TEST_UTIL_H_
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "rooftune/v1/records.pb.h"
+#include "tests/support/temp_dir.h"
 
 namespace rooftune {
-
-// Removed with all it holds.
-class TempDir {
- public:
-  TempDir() {
-    char pattern[] = "/tmp/rooftune_store_XXXXXX";
-    path_ = mkdtemp(pattern);
-  }
-  ~TempDir() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 inline constexpr char kDevice[] = "nvidia-h200/132sm/141gb/700w";
 

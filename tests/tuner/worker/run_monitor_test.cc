@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "tests/support/temp_dir.h"
 
 namespace rooftune {
 namespace {
@@ -108,16 +108,12 @@ TEST(SharingTextTest, SaysWhoMayDisturb) {
 }
 
 TEST(HasMpsPipeTest, LooksForTheControlPipe) {
-  // Of this run alone: several may go side by side.
-  std::string made = testing::TempDir() + "/mps-XXXXXX";
-  ASSERT_NE(mkdtemp(made.data()), nullptr);
-  const std::filesystem::path dir = made;
-  setenv("CUDA_MPS_PIPE_DIRECTORY", dir.c_str(), 1);
+  const TempDir dir;
+  setenv("CUDA_MPS_PIPE_DIRECTORY", dir.path().c_str(), 1);
   EXPECT_FALSE(HasMpsPipe());
-  std::ofstream(dir / "control") << "";
+  dir.Write("control", "");
   EXPECT_TRUE(HasMpsPipe());
   unsetenv("CUDA_MPS_PIPE_DIRECTORY");
-  std::filesystem::remove_all(dir);
 }
 
 }  // namespace
