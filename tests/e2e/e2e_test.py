@@ -69,16 +69,17 @@ class ModelledDevice(unittest.TestCase):
                "softmax_stream": "softmax rows=1024 cols=65536 dtype=bf16",
                "softmax_grid": "softmax rows=64 cols=1048576 dtype=bf16",
                "rmsnorm_stream": "rmsnorm rows=1024 cols=32768 dtype=bf16",
-               "layernorm_stream": "layernorm rows=1024 cols=32768 dtype=bf16"}
+               "layernorm_stream": "layernorm rows=1024 cols=32768 dtype=bf16",
+               "cross_entropy_stream": "cross_entropy rows=1024 vocab=65536 dtype=bf16 grad=1"}
         templates = [t for t in self.daemon.json("templates", "list")["template"]]
-        self.assertGreaterEqual(len(templates), 31)
+        self.assertGreaterEqual(len(templates), 32)
         found = {}
         for template in templates:
             with self.subTest(template=template["id"]):
                 answer = self.daemon.json("templates", "check", template["id"], *ops.get(template["id"], "").split())
                 hopper = template["id"] in ("gemm_wgmma", "gemm_wq_wgmma", "moe_wgmma")
                 wanted = ["sm_90"] if hopper else ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"]
-                if template["id"] in ("softmax_stream", "softmax_grid", "rmsnorm_stream", "layernorm_stream"):
+                if template["id"] in ("softmax_stream", "softmax_grid", "rmsnorm_stream", "layernorm_stream", "cross_entropy_stream"):
                     wanted = wanted[2:]
                 self.assertEqual([r["arch"] for r in answer["result"]], wanted)
                 for result in answer["result"]:

@@ -47,7 +47,8 @@ TEST_F(MutantsTest, ThereAreEnoughOfAllTemplatesAndKinds) {
                          "glu_quant",      "rope",           "quantize_flat",   "quantize_row", "quantize_block",
                          "dequantize",     "gemm_mma",       "gemm_simt",       "gemm_wgmma",   "swiglu",
                          "gemm_stream",    "gemm_wq_stream", "gemm_wq_mma",     "gemm_wq_wgmma", "moe_wgmma", "moe_mma",
-                         "softmax_stream", "softmax_grid",   "rmsnorm_stream",  "layernorm_stream"}) {
+                         "softmax_stream", "softmax_grid",   "rmsnorm_stream",  "layernorm_stream",
+                         "cross_entropy_stream"}) {
     EXPECT_GE(of_template[id], 8) << id;
   }
   for (const char* kind : {"off_by_one_tail", "out_of_bounds", "half_written", "stale_output", "no_op", "hang", "race",

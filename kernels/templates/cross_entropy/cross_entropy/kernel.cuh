@@ -48,12 +48,7 @@ __device__ __forceinline__ void load_chunk(Logit* x, int vocab, int base, Vector
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     v[k].fill(rt_minus_infinity<RT_DTYPE>());
-    if (column(base + k) >= vocab) continue;
-    if constexpr (RT_GRAD && RT_VARIANT == 1) {
-      v[k].load(x + column(base + k));
-    } else {
-      v[k].load(x + column(base + k));
-    }
+    if (column(base + k) < vocab) v[k].load(x + column(base + k));
   }
 }
 

@@ -6,6 +6,7 @@
 // the workspace and are merged by a second launch.
 //
 // Every sum has a fixed order: equal inputs give equal bits.
+#include "common/pairs.cuh"
 #include "common/reduce.cuh"
 #include "common/types.cuh"
 #include "common/vector.cuh"
@@ -45,6 +46,80 @@ __device__ __forceinline__ void reduce_rows(const Store* x, rt_i64 cols, rt_i64 
   }
 }
 
+// Largest elements of 16-bit types are looked for two at a time, in their own format: two instructions an element.
+constexpr bool kPairs = RT_KIND == RT_KIND_ARGMAX && RT_VEC > 1 &&
+#if __CUDA_ARCH__ >= 900
+                        RT_DTYPE != RT_FP32;
+#else
+                        RT_DTYPE == RT_FP16;
+#endif
+
+// RT_ITEMS rows of the thread from `row` on, those before `end`.
+__device__ __forceinline__ void load_rows(const Store* x, rt_i64 cols, rt_i64 row, rt_i64 end, Vector (&v)[RT_ITEMS]) {
+  if (row + (RT_ITEMS - 1) * kLanesY < end) {
+    const Store* from = x + row * cols;
+#pragma unroll
+    for (int k = 0; k < RT_ITEMS; ++k, from += kLanesY * cols) v[k].load(from);
+  } else {
+#pragma unroll
+    for (int k = 0; k < RT_ITEMS; ++k) {
+      if (row + k * kLanesY < end) v[k].load(x + (row + k * kLanesY) * cols);
+    }
+  }
+}
+
+struct LargestPairs {
+  Vector value;
+  int index[RT_VEC];
+
+  __device__ __forceinline__ void take(const Vector& v, int row) {
+#pragma unroll
+    for (int w = 0; w < Vector::kWords; ++w) {
+      rt_take_larger<RT_DTYPE>(v.word[w], row, &value.word[w], &index[2 * w], &index[2 * w + 1]);
+    }
+  }
+  __device__ __forceinline__ void take_rows(const Vector (&v)[RT_ITEMS], rt_i64 row, rt_i64 end) {
+    if (row + (RT_ITEMS - 1) * kLanesY < end) {
+#pragma unroll
+      for (int k = 0; k < RT_ITEMS; ++k) take(v[k], static_cast<int>(row) + k * kLanesY);
+    } else {
+#pragma unroll
+      for (int k = 0; k < RT_ITEMS; ++k) {
+        if (row + k * kLanesY < end) take(v[k], static_cast<int>(row) + k * kLanesY);
+      }
+    }
+  }
+};
+
+// What reduce_rows does. The index of a NaN is not known after all rows: then they are read again.
+__device__ __forceinline__ void find_largest(const Store* x, rt_i64 cols, rt_i64 begin, rt_i64 end,
+                                             RtReduction (&state)[RT_VEC]) {
+  LargestPairs largest;
+  largest.value.fill(rt_minus_infinity<RT_DTYPE>());
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) largest.index[i] = kRtNoIndex;
+  for (rt_i64 row = begin + threadIdx.x / RT_LANES_X; row < end; row += RT_ITEMS * kLanesY) {
+    Vector v[RT_ITEMS];
+    load_rows(x, cols, row, end, v);
+    largest.take_rows(v, row, end);
+  }
+  bool known = true;
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) {
+    state[i] = {largest.value.get(i), __int_as_float(largest.index[i])};
+    known = known && state[i].a == state[i].a;
+  }
+  if (known) return;
+#pragma unroll
+  for (int i = 0; i < RT_VEC; ++i) state[i] = RtReduction::none();
+  for (rt_i64 row = begin + threadIdx.x / RT_LANES_X; row < end; row += kLanesY) {
+    Vector v;
+    v.load(x + row * cols);
+#pragma unroll
+    for (int i = 0; i < RT_VEC; ++i) state[i].add(v.get(i), static_cast<int>(row), 0.0f);
+  }
+}
+
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_reduce_col(const Store* x,
@@ -64,7 +139,11 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_reduce_col(const Store
   const rt_i64 begin = part * share, end = begin + share < rows ? begin + share : rows;
   if (first + lane_x * RT_VEC < cols) {
     RtReduction state[RT_VEC];
-    reduce_rows(x + first + lane_x * RT_VEC, cols, begin, end, state);
+    if constexpr (kPairs) {
+      find_largest(x + first + lane_x * RT_VEC, cols, begin, end, state);
+    } else {
+      reduce_rows(x + first + lane_x * RT_VEC, cols, begin, end, state);
+    }
 #pragma unroll
     for (int i = 0; i < RT_VEC; ++i) shared[lane_y][lane_x * RT_VEC + i] = state[i];
   }

@@ -11,6 +11,7 @@
 // RT_ITEMS of them a thread; RT_CHUNKS of a slice; RT_STAGES; RT_FLIGHT chunks under way at a time; RT_LEARNERS warps
 // that wait for the sums of others, a row each; RT_PEERS blocks of a team that a lane asks.
 #include "common/grid.cuh"
+#include "common/pairs.cuh"
 #include "common/row_stream.cuh"
 #include "common/softmax.cuh"
 
@@ -125,17 +126,6 @@ __device__ __forceinline__ const uint4* chunk_of(const rt_u8* storage, const Sta
   return reinterpret_cast<const uint4*>(storage + stage.number * kChunkBytes);
 }
 
-// The larger ones of two pairs of 16-bit floats; a NaN beside a number is no maximum.
-__device__ __forceinline__ rt_u32 larger_pair(rt_u32 a, rt_u32 b) {
-  rt_u32 v;
-  if constexpr (RT_DTYPE == RT_BF16) {
-    asm("max.bf16x2 %0, %1, %2;" : "=r"(v) : "r"(a), "r"(b));
-  } else {
-    asm("max.f16x2 %0, %1, %2;" : "=r"(v) : "r"(a), "r"(b));
-  }
-  return v;
-}
-
 // Largest t of the thread's vectors. Of 16-bit types two at a time, in their own format.
 __device__ __forceinline__ float largest(const Vector (&v)[RT_ITEMS], const Source& in) {
 #if RT_DTYPE == RT_FP32
@@ -154,10 +144,10 @@ __device__ __forceinline__ float largest(const Vector (&v)[RT_ITEMS], const Sour
   for (int w = 0; w < Vector::kWords; ++w) {
     max.word[w] ^= flip;
 #pragma unroll
-    for (int k = 1; k < RT_ITEMS; ++k) max.word[w] = larger_pair(max.word[w], v[k].word[w] ^ flip);
+    for (int k = 1; k < RT_ITEMS; ++k) max.word[w] = rt_larger_pair<RT_DTYPE>(max.word[w], v[k].word[w] ^ flip);
   }
 #pragma unroll
-  for (int w = 1; w < Vector::kWords; ++w) max.word[0] = larger_pair(max.word[0], max.word[w]);
+  for (int w = 1; w < Vector::kWords; ++w) max.word[0] = rt_larger_pair<RT_DTYPE>(max.word[0], max.word[w]);
   max.word[0] ^= flip;
   return fmaxf(element(max.get(0), in), element(max.get(1), in));
 #endif
