@@ -31,13 +31,24 @@ __device__ __forceinline__ rt_u32 rt_quantize2(float lo, float hi) {
   }
 }
 
-// Four floats that lie within the range, NaN becoming 0, to four bytes. Rounded by adding 1.5·2^23, whose sum's low bits
-// are the integer: conversions share a unit with exponentials and reciprocals, additions do not.
-__device__ __forceinline__ rt_u32 rt_quantize_int8_within(const float* v) {
+// Four floats that `inverse` brings into the range to four bytes. Rounded once, by adding 1.5·2^23: the low bits of the sum
+// are the integer. Conversions share a unit with exponentials and reciprocals, sums do not.
+__device__ __forceinline__ rt_u32 rt_quantize_int8_within(const float* v, float inverse) {
   rt_u32 bits[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) bits[i] = __float_as_uint(__fadd_rn(v[i] == v[i] ? v[i] : 0.0f, 12582912.0f));
+  for (int i = 0; i < 4; ++i) bits[i] = __float_as_uint(__fmaf_rn(v[i], inverse, 12582912.0f));
   return __byte_perm(__byte_perm(bits[0], bits[1], 0x0040), __byte_perm(bits[2], bits[3], 0x0040), 0x5410);
+}
+
+// V floats (2, 4 or 8) that `inverse` brings into the range to 4 bits each, the first in the lowest bits. As above, but
+// 8 more, so that no integer is negative and all of them can be added up with the constants; ^ 8 takes that away again.
+template <int V>
+__device__ __forceinline__ rt_u32 rt_quantize_int4_within(const float* v, float inverse) {
+  constexpr rt_u32 kConstant = 0x4B400000u, kOnes = 0x11111111u >> 4 * (8 - V);
+  rt_u32 r = 0;
+#pragma unroll
+  for (int i = V - 1; i >= 0; --i) r = r * 16 + __float_as_uint(__fmaf_rn(v[i], inverse, 12582920.0f));
+  return (r - kConstant * kOnes) ^ kOnes * 8;
 }
 
 // Eight floats, or as many as there are (2 or 4), to 4 bits each, the first in the lowest bits.
@@ -58,16 +69,11 @@ struct RtQuantized {
   static constexpr int kBits = V * (D == RT_INT4 ? 4 : 8);
   static_assert(kBits % 8 == 0, "a vector is a whole number of bytes");
   static constexpr int kWords = kBits < 32 ? 1 : kBits / 32;
+  static constexpr int kStep = V < 8 ? V : 8;  // elements of a word, where they are INT4
   rt_u32 word[kWords];
 
-  // WITHIN: no element is beyond the range of the type.
-  template <bool WITHIN = false>
   __device__ __forceinline__ void set(const float (&v)[V]) {
-    if constexpr (D == RT_INT8 && WITHIN && V % 4 == 0) {
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) word[i] = rt_quantize_int8_within(v + 4 * i);
-    } else if constexpr (D == RT_INT4) {
-      constexpr int kStep = V < 8 ? V : 8;
+    if constexpr (D == RT_INT4) {
 #pragma unroll
       for (int i = 0; i < kWords; ++i) word[i] = rt_quantize_int4<kStep>(v + 8 * i);
     } else if constexpr (V == 1) {
@@ -79,6 +85,23 @@ struct RtQuantized {
       for (int i = 0; i < kWords; ++i) {
         word[i] = rt_quantize2<D>(v[4 * i], v[4 * i + 1]) | rt_quantize2<D>(v[4 * i + 2], v[4 * i + 3]) << 16;
       }
+    }
+  }
+
+  // Of elements times `inverse`. WITHIN: none of them is beyond the range of the type, nor a NaN if it is an integer.
+  template <bool WITHIN>
+  __device__ __forceinline__ void set_scaled(const float (&v)[V], float inverse) {
+    if constexpr (WITHIN && D == RT_INT8 && V % 4 == 0) {
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) word[i] = rt_quantize_int8_within(v + 4 * i, inverse);
+    } else if constexpr (WITHIN && D == RT_INT4) {
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) word[i] = rt_quantize_int4_within<kStep>(v + 8 * i, inverse);
+    } else {
+      float scaled[V];
+#pragma unroll
+      for (int i = 0; i < V; ++i) scaled[i] = v[i] * inverse;
+      set(scaled);
     }
   }
 
@@ -157,7 +180,8 @@ __device__ __forceinline__ RtScale rt_scale_of(float largest) {
     const float scale = largest * (1.0f / kMax);
     float inverse;
     asm("rcp.approx.f32 %0, %1;" : "=f"(inverse) : "f"(scale));
-    return {scale, largest > 0.0f ? inverse : 0.0f};
+    // No infinity: zeros stay zeros.
+    return {scale, fminf(inverse, 3.4028235e38f)};
   }
 }
 
@@ -169,12 +193,29 @@ __device__ __forceinline__ float rt_largest(const float (&v)[V], float largest) 
   return largest;
 }
 
-// V elements times `inverse` to `to`, quantised. WITHIN: the scale is of these elements, so that none is clamped.
-template <int D, bool WITHIN = false, int V>
-__device__ __forceinline__ void rt_store_quantized(float (&v)[V], float inverse, void* to) {
+// Largest magnitude of each vector. True if rt_store_quantized<D, true> may have them: as integers a NaN becomes 0, as
+// does an infinity, whose scale is infinite, and to ask at each element would cost more than its conversion.
+template <int N, int V>
+__device__ __forceinline__ bool rt_largest_within(const float (&v)[N][V], float (&largest)[N]) {
+  float all = 0.0f;
 #pragma unroll
-  for (int i = 0; i < V; ++i) v[i] *= inverse;
+  for (int k = 0; k < N; ++k) {
+    // A NaN stays.
+    largest[k] = 0.0f;
+#pragma unroll
+    for (int i = 0; i < V; ++i) asm("max.NaN.f32 %0, %0, %1;" : "+f"(largest[k]) : "f"(fabsf(v[k][i])));
+    asm("max.NaN.f32 %0, %0, %1;" : "+f"(all) : "f"(largest[k]));
+  }
+  if (all < __uint_as_float(0x7F800000u)) return true;
+#pragma unroll
+  for (int k = 0; k < N; ++k) largest[k] = rt_largest(v[k], 0.0f);
+  return false;
+}
+
+// V elements times `inverse` to `to`, quantised. WITHIN: the scale is that of these elements, and rt_largest_within() true.
+template <int D, bool WITHIN = false, int V>
+__device__ __forceinline__ void rt_store_quantized(const float (&v)[V], float inverse, void* to) {
   RtQuantized<D, V> out;
-  out.template set<WITHIN>(v);
+  out.template set_scaled<WITHIN>(v, inverse);
   out.store(to);
 }

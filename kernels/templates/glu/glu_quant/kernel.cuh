@@ -31,13 +31,8 @@ __device__ __forceinline__ void gate_chunk(const Store* gate, const Store* up, i
     g[k].fill(0);
     u[k].fill(0);
     if (column(base + k) >= cols) continue;
-#if RT_VARIANT == 0
     g[k].load(gate + column(base + k));
     u[k].load(up + column(base + k));
-#else
-    g[k].load(gate + column(base + k));
-    u[k].load(up + column(base + k));
-#endif
   }
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
@@ -46,17 +41,27 @@ __device__ __forceinline__ void gate_chunk(const Store* gate, const Store* up, i
   }
 }
 
-__device__ __forceinline__ float largest_of(const float (&y)[RT_ITEMS][RT_VEC], float largest) {
+// The largest magnitude so far. True if these elements may be stored as within the range of the type.
+__device__ __forceinline__ bool add_largest(const float (&y)[RT_ITEMS][RT_VEC], float* largest) {
+#if RT_QUANT == 2
+  float each[RT_ITEMS];
+  const bool within = rt_largest_within(y, each);
 #pragma unroll
-  for (int k = 0; k < RT_ITEMS; ++k) largest = rt_largest(y[k], largest);
-  return largest;
+  for (int k = 0; k < RT_ITEMS; ++k) *largest = fmaxf(*largest, each[k]);
+  return within;
+#else
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) *largest = rt_largest(y[k], *largest);
+  return false;
+#endif
 }
 
-__device__ __forceinline__ void store_chunk(float (&y)[RT_ITEMS][RT_VEC], float inverse, rt_u8* to, int cols,
+template <bool WITHIN>
+__device__ __forceinline__ void store_chunk(const float (&y)[RT_ITEMS][RT_VEC], float inverse, rt_u8* to, int cols,
                                             int base) {
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
-    if (column(base + k) < cols) rt_store_quantized<kQuantized, true>(y[k], inverse, to + column(base + k));
+    if (column(base + k) < cols) rt_store_quantized<kQuantized, WITHIN>(y[k], inverse, to + column(base + k));
   }
 }
 
@@ -85,23 +90,32 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_glu_quant(
   float largest = 0.0f;
 #if RT_VARIANT == 0
   gate_chunk(gate_row, up_row, mine, 0, v);
-  largest = largest_of(v, largest);
+  const bool within = add_largest(v, &largest);
 #else
   int base = 0;
   for (; column(base) < mine; base += RT_ITEMS) {
     gate_chunk(gate_row, up_row, mine, base, v);
-    largest = largest_of(v, largest);
+    add_largest(v, &largest);
   }
 #endif
   const RtScale s = rt_scale_of<kQuantized, false>(Row::max(largest, &shared));
   if (threadIdx.x % kThreads == 0 && mine > 0) scales[row] = s.scale;
 #if RT_VARIANT == 0
-  store_chunk(v, s.inverse, to, mine, 0);
+  if (within) {
+    store_chunk<true>(v, s.inverse, to, mine, 0);
+  } else {
+    store_chunk<false>(v, s.inverse, to, mine, 0);
+  }
 #else
   // Backwards: what was read last is still in a cache.
   for (base -= RT_ITEMS; base >= 0; base -= RT_ITEMS) {
     gate_chunk(gate_row, up_row, mine, base, v);
-    store_chunk(v, s.inverse, to, mine, base);
+    float ignored = 0.0f;
+    if (add_largest(v, &ignored)) {
+      store_chunk<true>(v, s.inverse, to, mine, base);
+    } else {
+      store_chunk<false>(v, s.inverse, to, mine, base);
+    }
   }
 #endif
 }

@@ -10,6 +10,9 @@
 #include "common/types.cuh"
 #include "common/vector.cuh"
 
+// Tiles inside the tensor, where none of their elements is clamped, have a path of their own.
+#define RT_WHOLE_TILES (RT_GROUP && !RT_COLUMN && !RT_POW2 && (RT_QTYPE == RT_INT4 || RT_QTYPE == RT_INT8))
+
 namespace {
 
 typedef RtVector<RT_DTYPE, RT_VEC> Vector;
@@ -84,6 +87,52 @@ __device__ __forceinline__ void* place(rt_u8* q, rt_i64 vector) {
   return q + vector * RtQuantized<RT_QTYPE, RT_VEC>::kBits / 8;
 }
 
+#if RT_GROUP
+// A group's largest element, in all lanes that hold it.
+__device__ __forceinline__ float largest_of_group(float largest) {
+#pragma unroll
+  for (int offset = kLanes / 2; offset > 0; offset /= 2) {
+    largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, offset));
+  }
+  return largest;
+}
+#endif
+
+#if RT_WHOLE_TILES
+template <bool WITHIN>
+__device__ __forceinline__ void store_tile(const float (&v)[RT_ITEMS][RT_VEC], const float (&inverse)[RT_ITEMS],
+                                           rt_u8* q, const Shape& shape, rt_i64 tile) {
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    rt_store_quantized<RT_QTYPE, WITHIN>(v[k], inverse[k], place(q, Spot(shape, tile, k).vector));
+  }
+}
+
+// With no question at each vector, the shuffles of all of them are under way together.
+__device__ __forceinline__ void quantize_whole_tile(const Store* x, rt_u8* q, float* scales, float amax_floor,
+                                                    const Shape& shape, rt_i64 tile) {
+  Vector in[RT_ITEMS];
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) in[k].load(x + Spot(shape, tile, k).vector * RT_VEC);
+  float v[RT_ITEMS][RT_VEC], largest[RT_ITEMS], inverse[RT_ITEMS];
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) to_floats(in[k], v[k]);
+  const bool within = rt_largest_within(v, largest);
+  float* const own = scales + tile * (kTile / kLanes) + threadIdx.x / kLanes;
+#pragma unroll
+  for (int k = 0; k < RT_ITEMS; ++k) {
+    const RtScale s = rt_scale_of<RT_QTYPE, false>(fmaxf(largest_of_group(largest[k]), amax_floor));
+    inverse[k] = s.inverse;
+    if (threadIdx.x % kLanes == 0) own[k * (RT_BLOCK / kLanes)] = s.scale;
+  }
+  if (within) {
+    store_tile<true>(v, inverse, q, shape, tile);
+  } else {
+    store_tile<false>(v, inverse, q, shape, tile);
+  }
+}
+#endif
+
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_quantize_flat(const Store* x,
@@ -98,6 +147,12 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_quantize_flat(const St
   const float inverse = 1.0f / *scale;
 #endif
   for (rt_i64 tile = blockIdx.x; tile < tiles(shape); tile += gridDim.x) {
+#if RT_WHOLE_TILES
+    if ((tile + 1) * kTile <= vectors) {
+      quantize_whole_tile(x, q, scales, amax_floor, shape, tile);
+      continue;
+    }
+#endif
     Vector in[RT_ITEMS];
 #pragma unroll
     for (int k = 0; k < RT_ITEMS; ++k) {
@@ -111,11 +166,7 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_quantize_flat(const St
       float v[RT_VEC];
       to_floats(in[k], v);
 #if RT_GROUP
-      float largest = rt_largest(v, 0.0f);
-#pragma unroll
-      for (int offset = kLanes / 2; offset > 0; offset /= 2) {
-        largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, offset));
-      }
+      const float largest = largest_of_group(rt_largest(v, 0.0f));
       const RtScale s = rt_scale_of<RT_QTYPE, RT_POW2>(fmaxf(largest, amax_floor));
       const float inverse = s.inverse;
       if (threadIdx.x % kLanes == 0 && at.inside) at.write(scales, shape, s.scale);

@@ -1,18 +1,19 @@
 // RMS norm along rows; common/norm.cuh says what and how, and lists the defines.
+// RT_RESIDENT blocks fit on an SM (0: what their registers allow).
 #include "common/norm.cuh"
 
-extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_rmsnorm(const RtNormStore* x,
+extern "C" __global__ void __launch_bounds__(RT_BLOCK, RT_RESIDENT) rt_rmsnorm(const RtNormStore* x,
 #if RT_RESIDUAL
-                                                                  const RtNormStore* residual,
+                                                                               const RtNormStore* residual,
 #endif
-                                                                  const RtNormStore* weight, RtNormOut* y,
+                                                                               const RtNormStore* weight, RtNormOut* y,
 #if RT_RESIDUAL
-                                                                  RtNormStore* residual_out,
+                                                                               RtNormStore* residual_out,
 #endif
 #if RT_QUANT
-                                                                  float* scale,
+                                                                               float* scale,
 #endif
-                                                                  float eps, rt_i64 rows, rt_i64 cols) {
+                                                                               float eps, rt_i64 rows, rt_i64 cols) {
   __shared__ RtNormShared shared;
   const RtNormIndex offset = rt_norm_offset(cols);
   const int own = rt_norm_own_step();
@@ -28,6 +29,7 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_rmsnorm(const RtNormSt
   p.scale = scale;
 #endif
   // A row past the end takes part in the barriers with no columns of its own.
-  rt_norm_row(p, RT_FULL || rt_norm_row_number() < rows ? static_cast<int>(cols) : 0, static_cast<int>(cols), eps, &shared);
+  rt_norm_row(p, RT_FULL || rt_norm_row_number() < rows ? static_cast<int>(cols) : 0, static_cast<int>(cols), eps,
+              &shared);
   RtNormRow::finish();
 }
