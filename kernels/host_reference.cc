@@ -23,8 +23,8 @@ using host_reference_internal::Problem;
 constexpr int64_t kCheckRows = 32;
 // Output elements recomputed where that is cheap: enough for all corners and tails.
 constexpr int kCheckElements = 4096;
-// The same where a single scale is the maximum of up to a row or 16384 elements, or where every row meets columns of its
-// own.
+// The same where a single scale is the maximum of up to a row or 16384 elements, or where every row meets columns of
+// its own.
 constexpr int kCheckFewer = 1024;
 // Inputs generated (about 20 ns each) where every output element is a reduction of its own, and the longest of those
 // that is still checked.
@@ -137,22 +137,26 @@ absl::Status Problem::CheckOutput(const std::string& tensor, const std::vector<i
   return absl::OkStatus();
 }
 
-double Activated(const Problem& p, const std::string& attribute, double value) {
-  const ChainValue operands[3] = {{value, 0}, {}, {}};
+Activation::Activation(const Problem& p, const std::string& attribute) {
   const std::string symbols = absl::AsciiStrToUpper(attribute);
   const int64_t kind = p.Name(attribute);
-  if (kind == p.Name(symbols + "_RELU")) return ApplyChainOp(ChainOp::kRelu, operands).value;
-  if (kind == p.Name(symbols + "_GELU")) return ApplyChainOp(ChainOp::kGelu, operands).value;
-  if (kind == p.Name(symbols + "_SILU")) return ApplyChainOp(ChainOp::kSilu, operands).value;
-  return value;
+  if (kind == p.Name(symbols + "_RELU")) op_ = ChainOp::kRelu;
+  if (kind == p.Name(symbols + "_GELU")) op_ = ChainOp::kGelu;
+  if (kind == p.Name(symbols + "_SILU")) op_ = ChainOp::kSilu;
+}
+
+double Activation::operator()(double value) const {
+  if (!op_.has_value()) return value;
+  const ChainValue operands[3] = {{value, 0}, {}, {}};
+  return ApplyChainOp(*op_, operands).value;
 }
 
 }  // namespace host_reference_internal
 
 bool HasHostReference(const std::string& kind) {
-  return kind == "gemm" || kind == "gemm_wq" || kind == "softmax" || kind == "rmsnorm" || kind == "layernorm" || kind == "glu" ||
-         kind == "elementwise" || kind == "cross_entropy" || kind == "rope" || kind == "permute" || kind == "reduce" ||
-         kind == "contiguous" || kind == "quantize" || kind == "dequantize" || kind == "moe_gemm";
+  return kind == "gemm" || kind == "gemm_wq" || kind == "softmax" || kind == "rmsnorm" || kind == "layernorm" ||
+         kind == "glu" || kind == "elementwise" || kind == "cross_entropy" || kind == "rope" || kind == "permute" ||
+         kind == "reduce" || kind == "contiguous" || kind == "quantize" || kind == "dequantize" || kind == "moe_gemm";
 }
 
 int HostCheckElements(const std::string& kind, int64_t accumulation_length) {

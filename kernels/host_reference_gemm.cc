@@ -63,6 +63,7 @@ class Gemm : public HostReference {
         scale_b_(p_.Find("scale_b")),
         scale_rows_(p_.Name("scale") == p_.Name("SCALE_ROW")),
         blocks_k_(p_.Name("scale") == p_.Name("SCALE_BLOCK128") ? (k_ + 127) / 128 : 0),
+        act_(p_, "act"),
         scale_d_(p_.Find("scale_d")),
         bias_(p_.Find("bias")) {
     // As gemm.op.txtpb has it: 8-bit results are clamped to the range of their type.
@@ -120,7 +121,7 @@ class Gemm : public HostReference {
     };
     if (c_ >= 0) add(p_.scalars.at("beta_value") * p_.Input(c_, index));
     if (bias_ >= 0) add(p_.Input(bias_, index % n_));
-    r.value = Activated(p_, "act", r.value);
+    r.value = act_(r.value);
     if (scale_d_ < 0) return r;
     const double scale = p_.Input(scale_d_, 0);
     return {std::clamp(r.value * scale, lowest_, limit_), r.magnitude * std::fabs(scale)};
@@ -134,6 +135,7 @@ class Gemm : public HostReference {
   const int a_, b_, c_, scale_a_, scale_b_;
   const bool scale_rows_;
   const int64_t blocks_k_;  // 0 unless scales are of blocks
+  const Activation act_;
   const int scale_d_, bias_;
   double limit_ = 0, lowest_ = 0;
 };
@@ -151,7 +153,8 @@ class GemmWq : public HostReference {
         w_(p_.Find("w")),
         scales_(p_.Find("scales")),
         zeros_(p_.Find("zeros")),
-        bias_(p_.Find("bias")) {}
+        bias_(p_.Find("bias")),
+        act_(p_, "act") {}
 
   absl::StatusOr<std::vector<ReferenceValue>> Evaluate(const std::string& tensor,
                                                        const std::vector<int64_t>& indices) const override {
@@ -168,7 +171,7 @@ class GemmWq : public HostReference {
         sums[i].value += bias;
         sums[i].magnitude += std::fabs(bias);
       }
-      sums[i].value = Activated(p_, "act", sums[i].value);
+      sums[i].value = act_(sums[i].value);
     }
     return sums;
   }
@@ -199,6 +202,7 @@ class GemmWq : public HostReference {
   const int64_t n_, k_, bits_, groups_;
   // Tensor numbers; -1 where the instance has none.
   const int x_, w_, scales_, zeros_, bias_;
+  const Activation act_;
 };
 
 // Ragged groups of rows, each with its expert's matrix; costmodel/ops/moe_gemm.op.txtpb.

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "costmodel/chain.h"
 #include "kernels/generate.h"
 #include "kernels/host_reference.h"
 
@@ -29,9 +31,7 @@ struct Problem {
   absl::Status CheckOutput(const std::string& tensor, const std::vector<int64_t>& indices) const;
   int64_t Name(const std::string& name) const { return op.names.at(name); }
   // Largest magnitude of a row that is quantised: of FP8 E4M3, or of INT8's symmetric range; 0 = it is not.
-  double QuantLimit() const {
-    return Name("quant") == 0 ? 0 : Name("quant") == Name("QUANT_FP8_E4M3") ? 448 : 127;
-  }
+  double QuantLimit() const { return Name("quant") == 0 ? 0 : Name("quant") == Name("QUANT_FP8_E4M3") ? 448 : 127; }
   // Of an attribute that not every kind of the family has.
   int64_t NameOr(const std::string& name, int64_t missing) const {
     const auto found = op.names.find(name);
@@ -58,9 +58,20 @@ std::vector<ReferenceValue> ByRows(const std::vector<int64_t>& indices, int64_t 
   return values;
 }
 
-// `value` after the activation that the operator's `attribute` names. A magnitude stays that of the terms: no activation
+// Of outputs that have one element a row, made of all of it: so many of `count` as take a few times as long as `count`
+// elements of whole rows.
+inline int RowsOfCheck(int count) { return std::max(1, count / 32); }
+
+// The activation that an operator's attribute ("act", "pre") names. A magnitude stays that of the terms: no activation
 // enlarges an error by more than 1.13.
-double Activated(const Problem& p, const std::string& attribute, double value);
+class Activation {
+ public:
+  Activation(const Problem& p, const std::string& attribute);
+  double operator()(double value) const;
+
+ private:
+  std::optional<ChainOp> op_;
+};
 
 std::unique_ptr<HostReference> MakeGemm(Problem problem);
 std::unique_ptr<HostReference> MakeGemmWq(Problem problem);

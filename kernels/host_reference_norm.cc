@@ -19,6 +19,8 @@ class Norm : public HostReference {
         weight_(p_.Find("weight")),
         bias_(p_.Find("bias")),
         center_(center),
+        pre_(p_, "pre"),
+        act_(p_, "act"),
         limit_(p_.QuantLimit()) {}
 
   absl::StatusOr<std::vector<ReferenceValue>> Evaluate(const std::string& tensor,
@@ -45,6 +47,10 @@ class Norm : public HostReference {
         [&](int64_t index) { return limit_ == 0 ? Element(row, index) : Quantised(row, index); });
   }
 
+  int CheckCount(const std::string& tensor, int count) const override {
+    return tensor == "scale" ? RowsOfCheck(count) : count;
+  }
+
  private:
   // What the elements of a row share.
   struct Row {
@@ -62,9 +68,9 @@ class Norm : public HostReference {
   // definition says.
   double Normalised(int64_t index) const {
     const double x = p_.Input(x_, index);
-    if (residual_ < 0) return Activated(p_, "pre", x);
+    if (residual_ < 0) return pre_(x);
     const float sum = static_cast<float>(x) + static_cast<float>(p_.Input(residual_, index));
-    return Activated(p_, "pre", RoundToDType(sum, p_.tensors[x_].spec.dtype()));
+    return pre_(RoundToDType(sum, p_.tensors[x_].spec.dtype()));
   }
 
   Row RowOf(int64_t number) const {
@@ -96,7 +102,7 @@ class Norm : public HostReference {
     const double y = (h - row.mean) * row.factor * weight + bias;
     // The mean's error enters every element.
     const double magnitude = (std::fabs(h - row.mean) + row.around) * row.factor * std::fabs(weight) + std::fabs(bias);
-    return {Activated(p_, "act", y), magnitude};
+    return {act_(y), magnitude};
   }
 
   ReferenceValue Quantised(const Row& row, int64_t index) const {
@@ -111,6 +117,7 @@ class Norm : public HostReference {
   const int64_t columns_;
   const int x_, residual_, weight_, bias_;
   const bool center_;
+  const Activation pre_, act_;
   const double limit_;
 };
 

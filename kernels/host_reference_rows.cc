@@ -103,6 +103,10 @@ class Glu : public HostReference {
         [&](int64_t index) { return scales ? scale : Over(Element(index), scale); });
   }
 
+  int CheckCount(const std::string& tensor, int count) const override {
+    return tensor == "scale" ? RowsOfCheck(count) : count;
+  }
+
  private:
   ReferenceValue Element(int64_t index) const {
     // Packed: the row's gate half, then its up half.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/error.h"
 #include "base/status_macros.h"
@@ -42,6 +43,24 @@ absl::StatusOr<std::unique_ptr<OpSchema>> LoadOp(const TemplateFolder& folder) {
   return schema;
 }
 
+// A measurement rotates buffers so that inputs come from memory. What a kernel reads with L2::evict_last stays in the
+// L2 whatever else is read (docs/measuring.md): at its next turn it would be timed warm.
+absl::Status CheckCachePolicy(const KernelTemplate& kernel) {
+  const auto check = [&](absl::string_view name, absl::string_view text) -> absl::Status {
+    if (!absl::StrContains(text, "evict_last")) return absl::OkStatus();
+    return Error(
+        absl::StatusCode::kInvalidArgument, "PINS_CACHE",
+        absl::StrCat(
+            kernel.files().origin, "/", name,
+            ": evict_last keeps data in the L2 from one execution to the next, which measurements can't undo"));
+  };
+  RT_RETURN_IF_ERROR(check("kernel.cuh", kernel.files().kernel));
+  for (const worker::v1::SourceFile& header : HeadersOf(kernel.files().kernel, kernel.files().headers)) {
+    RT_RETURN_IF_ERROR(check(header.name(), header.text()));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<KernelTemplate>> LoadTemplate(const TemplateFolder& folder, const OpCatalog& ops) {
   if (!folder.kernel.has_value()) {
     return Error(absl::StatusCode::kInvalidArgument, "BAD_MANIFEST",
@@ -49,6 +68,7 @@ absl::StatusOr<std::unique_ptr<KernelTemplate>> LoadTemplate(const TemplateFolde
   }
   TemplateFiles files{folder.origin, *folder.manifest, *folder.kernel, WithCommon(folder.headers)};
   RT_ASSIGN_OR_RETURN(auto loaded, KernelTemplate::Create(std::move(files), ops));
+  RT_RETURN_IF_ERROR(CheckCachePolicy(*loaded));
   if (loaded->id() != folder.name) {
     return Error(absl::StatusCode::kInvalidArgument, "BAD_MANIFEST",
                  absl::StrCat(folder.origin, "/template.txtpb: id '", loaded->id(),

@@ -409,6 +409,23 @@ TEST(HostReferenceTest, ReduceByItsDefinition) {
   }
 }
 
+TEST(HostReferenceTest, ScalesOfRowsAreCheckedOnFewerRows) {
+  // Each takes the whole row: 4096 of them took ten seconds where rows are long.
+  for (const char* text :
+       {"rmsnorm rows=16384 cols=8192 dtype=bf16 quant=int8", "glu rows=16384 cols=8192 dtype=bf16 quant=fp8_e4m3",
+        "layernorm rows=16384 cols=8192 dtype=bf16 quant=int8"}) {
+    const auto catalog = OpCatalog::Builtin();
+    ASSERT_TRUE(catalog.ok());
+    const auto op = catalog->Parse(text);
+    ASSERT_TRUE(op.ok()) << op.status();
+    const auto host = MakeHostReference(*catalog->Find(op->kind), *op, 1, {});
+    ASSERT_TRUE(host.ok()) << host.status();
+    EXPECT_EQ((*host)->CheckCount("y", 4096), 4096) << text;
+    EXPECT_EQ((*host)->CheckCount("scale", 4096), 128) << text;
+    EXPECT_EQ((*host)->CheckCount("scale", 1), 1) << text;
+  }
+}
+
 TEST(HostReferenceTest, ReductionsAreCheckedOnFewerElements) {
   EXPECT_EQ(HostCheckElements("softmax", 131072), 4096);
   EXPECT_EQ(HostCheckElements("cross_entropy", 128), 4096);

@@ -414,6 +414,17 @@ TEST_F(UserTemplatesTest, ABrokenTemplateIsListedAndTheRestWorks) {
   EXPECT_NE(library->Find("softmax"), nullptr);
 }
 
+TEST_F(UserTemplatesTest, WhatPinsTheCacheIsRefused) {
+  WriteScale("scale_simple");
+  Write("scale_simple/unused.cuh", "// L2::evict_last\n");
+  EXPECT_THAT(Load()->broken(), IsEmpty()) << "nobody includes it";
+  Write("scale_simple/helper.cuh", "// ld.global.L2::evict_last\n");
+  EXPECT_THAT(OnlyError(), HasSubstr("scale_simple/helper.cuh: evict_last keeps data in the L2"));
+  Write("scale_simple/helper.cuh", "// helper\n");
+  Write("scale_simple/kernel.cuh", "asm(\"createpolicy.fractional.L2::evict_last.b64 %0;\")");
+  EXPECT_THAT(OnlyError(), HasSubstr("scale_simple/kernel.cuh: evict_last"));
+}
+
 TEST_F(UserTemplatesTest, OperatorErrorsSayWhere) {
   const auto error = [&](const std::string& from, const std::string& to) {
     WriteScale("s");

@@ -95,7 +95,8 @@ absl::StatusOr<CpuCheck> Verifier::CheckReference(const PreparedProblem& problem
                       MakeHostReference(*schema, op, request.seed(), DefaultScalars(request.scalar())));
   for (const PreparedProblem::Output& output : problem.outputs()) {
     const v1::TensorSpec& spec = problem.tensors(output.tensor).spec();
-    const std::vector<int64_t> indices = CheckIndices(DimsOf(spec), request.cpu_check_elements(), request.seed());
+    const int count = host->CheckCount(spec.name(), request.cpu_check_elements());
+    const std::vector<int64_t> indices = CheckIndices(DimsOf(spec), count, request.seed());
     RT_ASSIGN_OR_RETURN(const std::vector<ReferenceValue> expected, host->Evaluate(spec.name(), indices));
     RT_ASSIGN_OR_RETURN(const std::vector<double> value, Gather<double>(context_, output.value.ptr(), indices));
     RT_ASSIGN_OR_RETURN(const std::vector<double> magnitude, Gather<float>(context_, output.magnitude.ptr(), indices));

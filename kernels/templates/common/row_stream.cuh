@@ -89,7 +89,7 @@ class RtRowStream {
 #pragma unroll
       for (int i = 0; i < INPUTS; ++i) {
         const uint4* const from = reinterpret_cast<const uint4*>(row[i]) + first;
-        rt_bulk_load<kRtKeepFirstOut>(rt_shared_address(slot(place_, i)), from, bytes, full, policy_);
+        rt_bulk_load(rt_shared_address(slot(place_, i)), from, bytes, full);
       }
       place_.next();
     }
@@ -117,7 +117,6 @@ class RtRowStream {
 
   rt_u8* const storage_;
   Shared* const shared_;
-  const rt_u64 policy_ = rt_keep_policy<kRtKeepFirstOut>();
   Stage place_;
   // Of the loading thread: chunks asked for, and the oldest that is under way.
   Stage oldest_;

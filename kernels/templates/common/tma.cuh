@@ -82,15 +82,14 @@ __device__ __forceinline__ void rt_tensor_prefetch(const RtTensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// What L2 is told to keep: nothing special, this first to go, this last to go.
-enum RtKeep { kRtKeepNormal = 0, kRtKeepFirstOut = 1, kRtKeepLastOut = 2 };
+// What L2 is told to keep: nothing special, this first to go. There is no last to go: what is read so stays whatever else is
+// read, in a measurement until its buffers' next turn as in use at the cost of others (docs/measuring.md).
+enum RtKeep { kRtKeepNormal = 0, kRtKeepFirstOut = 1 };
 template <int KEEP>
 __device__ __forceinline__ rt_u64 rt_keep_policy() {
   rt_u64 policy = 0;
   if constexpr (KEEP == kRtKeepFirstOut) {
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  } else if constexpr (KEEP == kRtKeepLastOut) {
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
   }
   return policy;
 }
@@ -141,19 +140,10 @@ __device__ __forceinline__ void rt_store_wait_read() {
 }
 
 // Copies without a map: `bytes` and both addresses are multiples of 16. `barrier` is told of the bytes.
-template <int KEEP>
-__device__ __forceinline__ void rt_bulk_load(rt_u32 to, const void* from, int bytes, rt_u32 barrier, rt_u64 policy) {
-  if constexpr (KEEP != kRtKeepNormal) {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
-            "r"(to),
-        "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
-        : "memory");
-  } else {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-                 "l"(from), "r"(bytes), "r"(barrier)
-                 : "memory");
-  }
+__device__ __forceinline__ void rt_bulk_load(rt_u32 to, const void* from, int bytes, rt_u32 barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+               "l"(from), "r"(bytes), "r"(barrier)
+               : "memory");
 }
 // As rt_tensor_store.
 __device__ __forceinline__ void rt_bulk_store(void* to, rt_u32 from, int bytes) {

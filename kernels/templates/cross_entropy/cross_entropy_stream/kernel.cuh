@@ -7,7 +7,7 @@
 //
 // Defines: RT_DTYPE; RT_VEC elements of 16 bytes; RT_CLUSTER blocks that share a row, each has every RT_CLUSTER-th
 // chunk; RT_THREADS; RT_ITEMS vectors a thread has of a chunk; RT_CHUNKS that every block has of a row (some have one
-// more); RT_STAGES; RT_FLIGHT chunks under way at a time; RT_KEEP what L2 is told of rows that are read (RtKeep).
+// more); RT_STAGES; RT_FLIGHT chunks under way at a time.
 #include "common/pairs.cuh"
 #include "common/row_stream.cuh"
 #include "common/vector.cuh"
@@ -55,7 +55,6 @@ __device__ __forceinline__ float exp_biased(float x, float bias) { return rt_exp
 
 // One thread asks for this block's chunks.
 __device__ __forceinline__ void load_rows(const Store* x, rt_i64 rows, int vectors, rt_u8* storage, Shared* shared) {
-  const rt_u64 policy = rt_keep_policy<RT_KEEP>();
   Stage stage, oldest;
   int asked = 0;
   for (rt_i64 row = first_row(); row < rows; row += clusters()) {
@@ -69,7 +68,7 @@ __device__ __forceinline__ void load_rows(const Store* x, rt_i64 rows, int vecto
       }
       const rt_u32 full = address(shared->full[stage.number]);
       rt_barrier_expect(full, bytes);
-      rt_bulk_load<RT_KEEP>(rt_shared_address(storage + stage.number * kChunkBytes), from + first, bytes, full, policy);
+      rt_bulk_load(rt_shared_address(storage + stage.number * kChunkBytes), from + first, bytes, full);
     }
   }
 }

@@ -118,7 +118,7 @@ __device__ __forceinline__ void produce(const Shared& shared, const RtTensorMap&
     rt_barrier_expect(full, kBytesW + kBytesX);
     rt_tensor_load<RT_KEEP_W>(shared.w(ring.stage), map_w, full, k / 8 * RT_WEIGHT, work.x, 0, policy);
     const size_t tile = static_cast<size_t>(work.y / RT_BM) * k_tiles + k / RT_BK;
-    rt_bulk_load<kRtKeepNormal>(shared.x(ring.stage), arranged + tile * kBytesX, kBytesX, full, 0);
+    rt_bulk_load(shared.x(ring.stage), arranged + tile * kBytesX, kBytesX, full);
   });
 }
 

@@ -63,7 +63,6 @@ __device__ __forceinline__ rt_u32 address(const rt_u64& barrier) { return rt_sha
 // One thread asks for chunks as long as there are free stages.
 __device__ __forceinline__ void load_rows(const Slice& slice, const Vector::Store* x, rt_i64 rows, rt_i64 cols,
                                           rt_u8* storage, Shared* shared) {
-  const rt_u64 policy = rt_keep_policy<kRtKeepFirstOut>();
   Stage stage, oldest;
   int asked = 0;
   for (rt_i64 row = slice.number; row < rows; row += RT_TEAMS) {
@@ -78,8 +77,7 @@ __device__ __forceinline__ void load_rows(const Slice& slice, const Vector::Stor
       const rt_u32 full = address(shared->full[stage.number]);
       rt_barrier_expect(full, bytes);
       if (bytes > 0) {
-        rt_bulk_load<kRtKeepFirstOut>(rt_shared_address(storage + stage.number * kChunkBytes), from, bytes, full,
-                                      policy);
+        rt_bulk_load(rt_shared_address(storage + stage.number * kChunkBytes), from, bytes, full);
       }
     }
   }
