@@ -79,7 +79,8 @@ class ModelledDevice(unittest.TestCase):
                 answer = self.daemon.json("templates", "check", template["id"], *ops.get(template["id"], "").split())
                 hopper = template["id"] in ("gemm_wgmma", "gemm_wq_wgmma", "moe_wgmma")
                 wanted = ["sm_90"] if hopper else ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"]
-                if template["id"] in ("softmax_stream", "softmax_grid", "rmsnorm_stream", "layernorm_stream", "cross_entropy_stream"):
+                if template["id"] in ("softmax_stream", "softmax_grid", "rmsnorm_stream", "layernorm_stream",
+                                      "cross_entropy_stream"):
                     wanted = wanted[2:]
                 self.assertEqual([r["arch"] for r in answer["result"]], wanted)
                 for result in answer["result"]:
