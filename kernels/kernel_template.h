@@ -55,14 +55,17 @@ class KernelTemplate {
                                                           const DeviceProfile& device) const;
   // The recipe without artifact digest and parameter offsets (AttachArtifact adds those). Its expressions use
   // dims, parameters and `constant` only (attributes are constants), and its preconditions also say what was
-  // compiled in or left out for these dims. This and the next two: INVALID_ARGUMENT (BAD_CONFIG) unless the
+  // compiled in or left out for these dims. This and the next: INVALID_ARGUMENT (BAD_CONFIG) unless the
   // configuration gives every parameter one of its values; OUT_OF_RANGE where a quantity does not exist or
   // (LAUNCH_GEOMETRY) the device can't launch it.
   absl::StatusOr<v1::LaunchPlan> Plan(const Op& op, const Config& config, const DeviceProfile& device) const;
-  absl::StatusOr<MappedConfig> Mapping(const Op& op, const Config& config, const DeviceProfile& device) const;
-  // The manifest's static estimates, for pruning before compiling: threads and shared memory are the first
-  // launch's where it has none, registers are 0 then.
-  absl::StatusOr<v1::Resources> StaticResources(const Op& op, const Config& config, const DeviceProfile& device) const;
+  // What the cost model needs of a configuration, and the manifest's static estimates, for pruning before compiling:
+  // threads and shared memory are the main launch's where it has none, registers are 0 then.
+  struct Analysis {
+    MappedConfig mapped;
+    v1::Resources resources;
+  };
+  absl::StatusOr<Analysis> Analyse(const Op& op, const Config& config, const DeviceProfile& device) const;
 
  private:
   friend class TemplateCompiler;

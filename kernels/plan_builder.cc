@@ -268,9 +268,12 @@ absl::Status PlanBuilder::AddTensors() {
     v1::TensorSpec* to = plan_.add_tensor();
     *to = tensor.spec;
     for (auto& dim : *to->mutable_dim()) {
-      dim.set_expr(parsed_.op_scope.Inline(dim.expr()));
-      RT_ASSIGN_OR_RETURN(const Expression expression, Expression::Parse(dim.expr()));
-      Note(expression);
+      const auto written = parsed_.tensor_dims.find(dim.expr());
+      if (written == parsed_.tensor_dims.end()) {
+        return absl::InternalError(absl::StrCat(op_.kind, " has no dim ", dim.expr()));
+      }
+      dim.set_expr(written->second.text());
+      Note(written->second);
     }
   }
   for (const auto& scalar : schema_.Scalars(op_)) *plan_.add_scalar() = scalar;
@@ -337,7 +340,7 @@ absl::StatusOr<v1::LaunchPlan> PlanBuilder::Plan() {
   RT_RETURN_IF_ERROR(AddPreconditions());
   RT_ASSIGN_OR_RETURN(const int64_t deterministic, Value(parsed_.deterministic, 0));
   plan_.set_deterministic(deterministic != 0);
-  return plan_;
+  return std::move(plan_);
 }
 
 }  // namespace rooftune

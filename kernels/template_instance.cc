@@ -35,40 +35,11 @@ int64_t Product(const v1::IntExpr& x, const v1::IntExpr& y, const v1::IntExpr& z
   return x.value() * y.value() * z.value();
 }
 
-}  // namespace
-
-absl::StatusOr<worker::v1::CompileRequest> KernelTemplate::CompileInput(const Op& op, const Config& config,
-                                                                        const DeviceProfile& device) const {
-  PlanBuilder builder(manifest_, *parsed_, *schema_, op, config, device);
-  RT_RETURN_IF_ERROR(builder.CheckConfig());
-  worker::v1::CompileRequest request;
-  request.mutable_source()->set_name(absl::StrCat(id(), "/kernel.cuh"));
-  request.mutable_source()->set_text(files_.kernel);
-  for (const auto& header : files_.headers) *request.add_header() = header;
-  RT_ASSIGN_OR_RETURN(const auto defines, builder.Defines());
-  request.mutable_define()->Add(defines.begin(), defines.end());
-  request.set_arch(ArchName(device.cc(), manifest_.arch_specific()));
-  request.set_option_list_version(kOptionListVersion);
-  RT_ASSIGN_OR_RETURN(const auto symbols, builder.Symbols());
-  request.mutable_symbol()->Add(symbols.begin(), symbols.end());
-  return request;
-}
-
-absl::StatusOr<v1::LaunchPlan> KernelTemplate::Plan(const Op& op, const Config& config,
-                                                    const DeviceProfile& device) const {
-  PlanBuilder builder(manifest_, *parsed_, *schema_, op, config, device);
-  RT_RETURN_IF_ERROR(builder.CheckConfig());
-  return builder.Plan();
-}
-
-absl::StatusOr<MappedConfig> KernelTemplate::Mapping(const Op& op, const Config& config,
-                                                     const DeviceProfile& device) const {
-  PlanBuilder builder(manifest_, *parsed_, *schema_, op, config, device);
-  RT_RETURN_IF_ERROR(builder.CheckConfig());
-  RT_ASSIGN_OR_RETURN(const v1::LaunchPlan plan, builder.Plan());
+absl::StatusOr<MappedConfig> MappingOf(const manifest::v1::CostMapping& cost, const Op& op, const PlanBuilder& builder,
+                                       const v1::LaunchPlan& plan) {
   MappedConfig mapped;
-  mapped.cost_class = manifest_.cost().cost_class();
-  mapped.pipe = manifest_.cost().pipe().empty() ? "fp32" : manifest_.cost().pipe();
+  mapped.cost_class = cost.cost_class();
+  mapped.pipe = cost.pipe().empty() ? "fp32" : cost.pipe();
   const auto input = std::find_if(plan.tensor().begin(), plan.tensor().end(),
                                   [](const auto& t) { return t.role() != v1::TensorSpec::OUTPUT; });
   const v1::TensorSpec& operand = input != plan.tensor().end() ? *input : plan.tensor(0);
@@ -98,11 +69,39 @@ absl::StatusOr<MappedConfig> KernelTemplate::Mapping(const Op& op, const Config&
   return mapped;
 }
 
-absl::StatusOr<v1::Resources> KernelTemplate::StaticResources(const Op& op, const Config& config,
-                                                              const DeviceProfile& device) const {
+}  // namespace
+
+absl::StatusOr<worker::v1::CompileRequest> KernelTemplate::CompileInput(const Op& op, const Config& config,
+                                                                        const DeviceProfile& device) const {
+  PlanBuilder builder(manifest_, *parsed_, *schema_, op, config, device);
+  RT_RETURN_IF_ERROR(builder.CheckConfig());
+  worker::v1::CompileRequest request;
+  request.mutable_source()->set_name(absl::StrCat(id(), "/kernel.cuh"));
+  request.mutable_source()->set_text(files_.kernel);
+  for (const auto& header : files_.headers) *request.add_header() = header;
+  RT_ASSIGN_OR_RETURN(const auto defines, builder.Defines());
+  request.mutable_define()->Add(defines.begin(), defines.end());
+  request.set_arch(ArchName(device.cc(), manifest_.arch_specific()));
+  request.set_option_list_version(kOptionListVersion);
+  RT_ASSIGN_OR_RETURN(const auto symbols, builder.Symbols());
+  request.mutable_symbol()->Add(symbols.begin(), symbols.end());
+  return request;
+}
+
+absl::StatusOr<v1::LaunchPlan> KernelTemplate::Plan(const Op& op, const Config& config,
+                                                    const DeviceProfile& device) const {
+  PlanBuilder builder(manifest_, *parsed_, *schema_, op, config, device);
+  RT_RETURN_IF_ERROR(builder.CheckConfig());
+  return builder.Plan();
+}
+
+absl::StatusOr<KernelTemplate::Analysis> KernelTemplate::Analyse(const Op& op, const Config& config,
+                                                                 const DeviceProfile& device) const {
   PlanBuilder builder(manifest_, *parsed_, *schema_, op, config, device);
   RT_RETURN_IF_ERROR(builder.CheckConfig());
   RT_ASSIGN_OR_RETURN(const v1::LaunchPlan plan, builder.Plan());
+  Analysis analysis;
+  RT_ASSIGN_OR_RETURN(analysis.mapped, MappingOf(manifest_.cost(), op, builder, plan));
   const v1::Launch& main = MainLaunch(plan);
   const int64_t dynamic = main.dynamic_shared_bytes().value();
   RT_ASSIGN_OR_RETURN(const int64_t threads,
@@ -110,12 +109,12 @@ absl::StatusOr<v1::Resources> KernelTemplate::StaticResources(const Op& op, cons
   // The manifest's figure is of a block in all.
   RT_ASSIGN_OR_RETURN(const int64_t shared, builder.Value(parsed_->shared, dynamic));
   RT_ASSIGN_OR_RETURN(const int64_t registers, builder.Value(parsed_->registers, 0));
-  v1::Resources resources;
+  v1::Resources& resources = analysis.resources;
   resources.set_threads_per_block(static_cast<int32_t>(threads));
   resources.set_dynamic_shared_bytes(static_cast<int32_t>(dynamic));
   resources.set_static_shared_bytes(static_cast<int32_t>(std::max<int64_t>(shared - dynamic, 0)));
   resources.set_registers_per_thread(static_cast<int32_t>(registers));
-  return resources;
+  return analysis;
 }
 
 }  // namespace rooftune

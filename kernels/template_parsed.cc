@@ -45,7 +45,7 @@ class TemplateCompiler {
   absl::StatusOr<std::shared_ptr<const KernelTemplate::Parsed>> Run() {
     RT_RETURN_IF_ERROR(CheckSizes());
     for (const auto& dim : op_.dim()) parsed_->dims.insert(dim.name());
-    parsed_->op_scope = scope_;
+    RT_RETURN_IF_ERROR(AddTensorDims());
     ManifestScope device;
     for (const auto& [name, value] : DeviceNames(DeviceProfile())) device.Add(name);
     RT_ASSIGN_OR_RETURN(parsed_->arch, device.Compile(at_, m_, "arch"));
@@ -61,6 +61,21 @@ class TemplateCompiler {
   }
 
  private:
+  absl::Status AddTensorDims() {
+    const auto add = [this](const std::string& text) -> absl::Status {
+      if (parsed_->tensor_dims.count(text) > 0) return absl::OkStatus();
+      RT_ASSIGN_OR_RETURN(Expression inlined, Expression::Parse(scope_.Inline(text)));
+      parsed_->tensor_dims.emplace(text, std::move(inlined));
+      return absl::OkStatus();
+    };
+    // An axis that an input of a chain does not have.
+    RT_RETURN_IF_ERROR(add("1"));
+    for (const auto& tensor : op_.tensor()) {
+      for (const std::string& dim : tensor.dim()) RT_RETURN_IF_ERROR(add(dim));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CheckSizes() const {
     if (!IsName(m_.id()) || m_.id() != absl::AsciiStrToLower(m_.id())) {
       return at_.Error(m_, "id", "id must be a lower-case identifier");

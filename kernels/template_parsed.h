@@ -49,8 +49,8 @@ struct KernelTemplate::Parsed {
   // Dims of the operator and parameters; every other name of an expression is a constant of a plan.
   std::set<std::string> dims;
   std::set<std::string> params;
-  // The operator's names, to write out its lets in the dims of tensors.
-  ManifestScope op_scope;
+  // The dims of the operator's tensors by their text there, with its lets written out.
+  std::map<std::string, Expression> tensor_dims;
 
   Quantity arch;
   Quantity when;

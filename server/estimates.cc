@@ -38,10 +38,10 @@ absl::StatusOr<PredictedConfig> Predict(const Plan& plan, const KernelTemplate& 
   PredictedConfig predicted;
   predicted.kernel = &kernel;
   predicted.config = config;
-  RT_ASSIGN_OR_RETURN(const MappedConfig mapped, kernel.Mapping(plan.op, config, device));
-  RT_ASSIGN_OR_RETURN(predicted.resources, kernel.StaticResources(plan.op, config, device));
-  predicted.prediction = PredictTime(plan.work, mapped, predicted.resources, device, calibration);
-  predicted.workspace_bytes = mapped.workspace_bytes;
+  RT_ASSIGN_OR_RETURN(const KernelTemplate::Analysis analysis, kernel.Analyse(plan.op, config, device));
+  predicted.resources = analysis.resources;
+  predicted.prediction = PredictTime(plan.work, analysis.mapped, analysis.resources, device, calibration);
+  predicted.workspace_bytes = analysis.mapped.workspace_bytes;
   return predicted;
 }
 

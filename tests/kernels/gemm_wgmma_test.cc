@@ -112,8 +112,8 @@ TEST(GemmWgmmaTest, EveryPointOfEveryRegimeCanBePlannedAndFits) {
       const auto plan = Wgmma().Plan(op, config, h200);
       ASSERT_TRUE(plan.ok()) << text << " " << ConfigToString(config) << ": " << plan.status();
       EXPECT_LE(plan->launch(0).dynamic_shared_bytes().value(), 232448 - 1024);
-      const auto resources = Wgmma().StaticResources(op, config, h200);
-      EXPECT_LE(resources->registers_per_thread() * resources->threads_per_block(), 65536) << ConfigToString(config);
+      const v1::Resources resources = Wgmma().Analyse(op, config, h200)->resources;
+      EXPECT_LE(resources.registers_per_thread() * resources.threads_per_block(), 65536) << ConfigToString(config);
     }
   }
 }

@@ -55,9 +55,9 @@ TEST(GemmWqWgmmaTest, EveryPointOfEveryRegimeCanBePlannedAndFits) {
       const auto plan = Wgmma().Plan(op, config, h200);
       ASSERT_TRUE(plan.ok()) << text << " " << ConfigToString(config) << ": " << plan.status();
       EXPECT_LE(MainLaunch(*plan).dynamic_shared_bytes().value(), 232448 - 1024);
-      const auto resources = Wgmma().StaticResources(op, config, h200);
-      EXPECT_LE(resources->registers_per_thread() * resources->threads_per_block(), 65536) << ConfigToString(config);
-      EXPECT_EQ(resources->threads_per_block(), 128 * (config.at("groups_x") + 1));
+      const v1::Resources resources = Wgmma().Analyse(op, config, h200)->resources;
+      EXPECT_LE(resources.registers_per_thread() * resources.threads_per_block(), 65536) << ConfigToString(config);
+      EXPECT_EQ(resources.threads_per_block(), 128 * (config.at("groups_x") + 1));
     }
   }
 }

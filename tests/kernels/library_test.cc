@@ -170,13 +170,11 @@ TEST(BuiltinTemplatesTest, ExamplesCanBePlannedCompiledAndPredicted) {
       ASSERT_TRUE(compile.ok()) << compile.status();
       EXPECT_TRUE(std::is_sorted(compile->define().begin(), compile->define().end()));
       for (const auto& launch : plan->launch()) EXPECT_THAT(compile->symbol(), Contains(launch.symbol()));
-      const auto mapped = candidate->Mapping(op, *config, device);
-      ASSERT_TRUE(mapped.ok()) << mapped.status();
-      EXPECT_GE(mapped->grid_ctas, 1);
-      const auto resources = candidate->StaticResources(op, *config, device);
-      ASSERT_TRUE(resources.ok()) << resources.status();
-      EXPECT_EQ(resources->threads_per_block(), mapped->threads);
-      EXPECT_GT(resources->registers_per_thread(), 0);
+      const auto analysis = candidate->Analyse(op, *config, device);
+      ASSERT_TRUE(analysis.ok()) << analysis.status();
+      EXPECT_GE(analysis->mapped.grid_ctas, 1);
+      EXPECT_EQ(analysis->resources.threads_per_block(), analysis->mapped.threads);
+      EXPECT_GT(analysis->resources.registers_per_thread(), 0);
     }
   }
 }

@@ -109,8 +109,8 @@ TEST(MoeTemplatesTest, EveryPointOfEveryRegimeCanBePlannedAndFits) {
         const auto plan = kernel->Plan(op, config, h200);
         ASSERT_TRUE(plan.ok()) << text << " " << ConfigToString(config) << ": " << plan.status();
         EXPECT_LE(plan->launch(0).dynamic_shared_bytes().value(), 232448 - (kernel == &Wgmma() ? 1024 : 0));
-        const auto resources = kernel->StaticResources(op, config, h200);
-        EXPECT_LE(resources->registers_per_thread() * resources->threads_per_block(), 65536) << ConfigToString(config);
+        const v1::Resources resources = kernel->Analyse(op, config, h200)->resources;
+        EXPECT_LE(resources.registers_per_thread() * resources.threads_per_block(), 65536) << ConfigToString(config);
       }
     }
   }
@@ -168,11 +168,11 @@ TEST(MoeTemplatesTest, TheLargeTilesLaunch) {
 TEST(MoeTemplatesTest, TheModelSeesGroups) {
   const DeviceProfile h200 = Profile("h200-sxm");
   const Op op = Moe("m=512 n=1536 k=2048 experts=128 dtype=bf16");
-  const auto mapped = Wgmma().Mapping(op, *Wgmma().DefaultConfig(op, h200), h200);
-  ASSERT_TRUE(mapped.ok()) << mapped.status();
-  EXPECT_EQ(mapped->batch, 127);
-  EXPECT_EQ(mapped->m, 5);
-  EXPECT_EQ(mapped->n, 1536);
+  const auto analysis = Wgmma().Analyse(op, *Wgmma().DefaultConfig(op, h200), h200);
+  ASSERT_TRUE(analysis.ok()) << analysis.status();
+  EXPECT_EQ(analysis->mapped.batch, 127);
+  EXPECT_EQ(analysis->mapped.m, 5);
+  EXPECT_EQ(analysis->mapped.n, 1536);
 }
 
 }  // namespace

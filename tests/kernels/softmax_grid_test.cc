@@ -50,8 +50,8 @@ TEST(SoftmaxGridTest, BlocksAreAsManyAsTheDeviceHoldsAtATime) {
         EXPECT_TRUE(launch.cooperative());
         EXPECT_LE(launch.grid_x().value(), device.sm_count());
         EXPECT_EQ(launch.grid_x().value() % config.at("teams"), 0);
-        const auto resources = Grid().StaticResources(op, config, device);
-        EXPECT_LE(resources->registers_per_thread() * resources->threads_per_block(), 65536) << ConfigToString(config);
+        const v1::Resources resources = Grid().Analyse(op, config, device)->resources;
+        EXPECT_LE(resources.registers_per_thread() * resources.threads_per_block(), 65536) << ConfigToString(config);
         EXPECT_LE(launch.dynamic_shared_bytes().value() + 3584, device.shared_per_block_optin_bytes());
       }
     }

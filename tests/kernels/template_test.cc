@@ -208,8 +208,7 @@ TEST(KernelTemplateTest, ConfigurationsAreChecked) {
     EXPECT_EQ(request.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(ErrorReason(request.status()), "BAD_CONFIG");
     EXPECT_FALSE(Toy().Plan(Gemm(), config, Hopper()).ok());
-    EXPECT_FALSE(Toy().Mapping(Gemm(), config, Hopper()).ok());
-    EXPECT_FALSE(Toy().StaticResources(Gemm(), config, Hopper()).ok());
+    EXPECT_FALSE(Toy().Analyse(Gemm(), config, Hopper()).ok());
     return std::string(request.status().message());
   };
   EXPECT_THAT(error({{"bm", 128}, {"split", 2}}), HasSubstr("missing parameter atomic"));
@@ -370,26 +369,27 @@ TEST(LaunchPlanTest, WhatCannotBeLaunchedIsRefused) {
 
 TEST(KernelTemplateTest, MappingAndEstimates) {
   const Config config = {{"bm", 128}, {"split", 4}, {"atomic", 0}};
-  const auto mapped = Toy().Mapping(MustParse("gemm m=256 n=128 k=64 batch=3 dtype=bf16"), config, Hopper());
-  ASSERT_TRUE(mapped.ok()) << mapped.status();
-  EXPECT_EQ(mapped->cost_class, manifest::v1::TILE_GEMM);
-  EXPECT_EQ(mapped->pipe, "tensor");
-  EXPECT_EQ(mapped->dtype, v1::BF16);
-  EXPECT_EQ(mapped->element_bytes, 2);
-  EXPECT_EQ(mapped->m * 1000000 + mapped->n * 1000 + mapped->k, 256128064);
-  EXPECT_EQ(mapped->batch, 3);
-  EXPECT_EQ(mapped->tile_m, 128);
-  EXPECT_EQ(mapped->tile_n, 64);
-  EXPECT_EQ(mapped->tile_k, 1);
-  EXPECT_EQ(mapped->split_k, 4);
-  EXPECT_EQ(mapped->grid_ctas, 16);
-  EXPECT_EQ(mapped->threads, 256);
-  EXPECT_EQ(mapped->launches, 2);
-  const auto resources = Toy().StaticResources(Gemm(), config, Hopper());
-  EXPECT_EQ(resources->threads_per_block(), 256);
-  EXPECT_EQ(resources->dynamic_shared_bytes(), 65536);
-  EXPECT_EQ(resources->static_shared_bytes(), 100);
-  EXPECT_EQ(resources->registers_per_thread(), 96);
+  const auto analysis = Toy().Analyse(MustParse("gemm m=256 n=128 k=64 batch=3 dtype=bf16"), config, Hopper());
+  ASSERT_TRUE(analysis.ok()) << analysis.status();
+  const MappedConfig& mapped = analysis->mapped;
+  EXPECT_EQ(mapped.cost_class, manifest::v1::TILE_GEMM);
+  EXPECT_EQ(mapped.pipe, "tensor");
+  EXPECT_EQ(mapped.dtype, v1::BF16);
+  EXPECT_EQ(mapped.element_bytes, 2);
+  EXPECT_EQ(mapped.m * 1000000 + mapped.n * 1000 + mapped.k, 256128064);
+  EXPECT_EQ(mapped.batch, 3);
+  EXPECT_EQ(mapped.tile_m, 128);
+  EXPECT_EQ(mapped.tile_n, 64);
+  EXPECT_EQ(mapped.tile_k, 1);
+  EXPECT_EQ(mapped.split_k, 4);
+  EXPECT_EQ(mapped.grid_ctas, 16);
+  EXPECT_EQ(mapped.threads, 256);
+  EXPECT_EQ(mapped.launches, 2);
+  const v1::Resources resources = Toy().Analyse(Gemm(), config, Hopper())->resources;
+  EXPECT_EQ(resources.threads_per_block(), 256);
+  EXPECT_EQ(resources.dynamic_shared_bytes(), 65536);
+  EXPECT_EQ(resources.static_shared_bytes(), 100);
+  EXPECT_EQ(resources.registers_per_thread(), 96);
 }
 
 worker::v1::CompileResult Compiled(const v1::LaunchPlan& plan) {

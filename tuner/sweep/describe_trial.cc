@@ -7,8 +7,8 @@
 namespace rooftune {
 
 absl::Status DescribeTrial(const CompiledCandidate& candidate, v1::Trial& trial) {
-  RT_ASSIGN_OR_RETURN(const MappedConfig mapped,
-                      candidate.source.Mapping(candidate.op, candidate.config, candidate.device));
+  RT_ASSIGN_OR_RETURN(const KernelTemplate::Analysis analysis,
+                      candidate.source.Analyse(candidate.op, candidate.config, candidate.device));
   trial.set_evidence(v1::COMPILED);
   // Dynamic shared memory is in the plan, not in the cubin.
   const v1::Launch& launch = MainLaunch(candidate.plan);
@@ -23,7 +23,7 @@ absl::Status DescribeTrial(const CompiledCandidate& candidate, v1::Trial& trial)
                                                resources.static_shared_bytes() + resources.dynamic_shared_bytes(),
                                                candidate.device)
                                   .blocks_per_sm);
-  *trial.mutable_prediction() = PredictTime(candidate.work, mapped, resources, candidate.device, candidate.calibration);
+  *trial.mutable_prediction() = PredictTime(candidate.work, analysis.mapped, resources, candidate.device, candidate.calibration);
   const CompiledVerdict verdict = JudgeCompiled(resources, candidate.max_spill_bytes, candidate.device);
   trial.set_outcome(verdict.outcome);
   trial.set_message(verdict.message);

@@ -84,13 +84,13 @@ absl::Status AddTemplate(const KernelTemplate& source, const DeviceProfile& devi
   if (default_config.ok()) default_index = space.IndexOf(*default_config);
   for (const int64_t position : Positions(space.size(), limit, default_index)) {
     const Config config = space.At(position);
-    RT_ASSIGN_OR_RETURN(const v1::Resources resources, source.StaticResources(plan.op, config, device));
-    if (const auto reason = PruneStatic(resources, device)) {
+    RT_ASSIGN_OR_RETURN(const KernelTemplate::Analysis analysis, source.Analyse(plan.op, config, device));
+    if (const auto reason = PruneStatic(analysis.resources, device)) {
       ++plan.pruned[*reason];
       continue;
     }
-    RT_ASSIGN_OR_RETURN(const MappedConfig mapped, source.Mapping(plan.op, config, device));
-    const v1::Prediction prediction = PredictTime(plan.work, mapped, resources, device, calibration);
+    const v1::Prediction prediction =
+        PredictTime(plan.work, analysis.mapped, analysis.resources, device, calibration);
     plan.points.push_back({index, position, prediction.time_us(), position == default_index});
   }
   plan.templates.push_back(&source);

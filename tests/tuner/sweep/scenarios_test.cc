@@ -265,8 +265,8 @@ TEST_F(ScenarioTest, E1_SharedMemoryPrunesBeforeCompiling) {
     }
     for (const SearchPoint& point : plan->points) {
       const auto& source = *plan->templates[static_cast<size_t>(point.template_index)];
-      const auto resources = source.StaticResources(plan->op, plan->ConfigOf(point), *profiles_.ById(device));
-      EXPECT_LE(resources->static_shared_bytes() + resources->dynamic_shared_bytes(),
+      const v1::Resources resources = source.Analyse(plan->op, plan->ConfigOf(point), *profiles_.ById(device))->resources;
+      EXPECT_LE(resources.static_shared_bytes() + resources.dynamic_shared_bytes(),
                 profiles_.ById(device)->shared_per_block_optin_bytes());
     }
     int64_t sum = 0;
