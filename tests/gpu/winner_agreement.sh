@@ -3,7 +3,8 @@
 # ten times, by a fresh daemon with an empty store each time, over the same candidates in another order; then the
 # distinct winners are raced jointly. Also: the smallest kernel, and kernels that fault and hang. What the command line
 # answers is kept below OUT; `tools/measuring.py OUT` makes docs/evidence/measuring.json of it. Needs a GPU that nobody
-# else uses, and 16 cores; about five minutes. Exit code 1 if not all sweeps were made.
+# else uses, and 16 cores; about five minutes. Exit code 1 if a sweep was left out or served
+# nothing.
 #   ROOFTUNE_REPEATS      sweeps an operator (10)
 #   ROOFTUNE_CANDIDATES   candidates a sweep (64)
 #   ROOFTUNE_SECONDS      no further sweep starts after so long (600)
@@ -26,13 +27,14 @@ ops=("gemm m=64 n=576 k=7168 dtype=bf16" "softmax rows=16384 cols=8192 dtype=bf1
      "rmsnorm rows=16384 cols=8192 dtype=bf16" "gemm m=4096 n=4096 k=4096 dtype=bf16")
 for i in "${!names[@]}"; do
   folder=$out/${names[$i]}
+  mkdir -p "$folder"
   for run in $(seq -w "$repeats"); do
-    [ "$SECONDS" -lt "$budget" ] || { left_out=$((left_out + 1)); continue; }
+    [ "$SECONDS" -lt "$budget" ] || break
     mkdir -p "$folder/run$run"
     start
     # shellcheck disable=SC2086
     sweep=$(rooftune tune ${ops[$i]} --strategy random --seed "1$run" --top-predicted "$candidates" \
-            --max-trials "$candidates" --no-baselines --no-vendor --detach) || { rm -r "$folder/run$run"; left_out=$((left_out + 1)); continue; }
+            --max-trials "$candidates" --no-baselines --no-vendor --detach) || { rm -r "$folder/run$run"; continue; }
     rooftune sweep watch "$sweep" >/dev/null 2>&1 || true
     rooftune sweep show "$sweep" --json >"$folder/run$run/sweep.json"
     rooftune trials "$sweep" --limit 1000 --json >"$folder/run$run/trials.json"
@@ -53,6 +55,7 @@ for file in sorted(pathlib.Path(sys.argv[1]).glob("run*/records.json")):
 print("\n".join(sorted(winners)))
 END
 )
+  left_out=$((left_out + repeats - $(find "$folder" -name records.json | wc -l)))
   start
   # shellcheck disable=SC2086
   rooftune try ${ops[$i]} "${configs[@]/#/--config=}" --json >"$folder/race.json" || true
@@ -76,4 +79,4 @@ meta = {"op": [{"name": n, "op": o} for n, o in zip(rest[:at], rest[at + 1:])],
 (out / "meta.json").write_text(json.dumps(meta, indent=2) + "\n")
 END
 echo "done in $SECONDS s: tools/measuring.py $out"
-[ "$left_out" -eq 0 ] || { echo "$left_out sweeps were left out" >&2; exit 1; }
+[ "$left_out" -eq 0 ] || { echo "$left_out sweeps were left out, or served nothing" >&2; exit 1; }
