@@ -55,7 +55,7 @@ class KernelTemplate {
                                                           const DeviceProfile& device) const;
   // The recipe without artifact digest and parameter offsets (AttachArtifact adds those). Its expressions use
   // dims, parameters and `constant` only (attributes are constants), and its preconditions also say what was
-  // compiled in or left out for these dims. This and the next: INVALID_ARGUMENT (BAD_CONFIG) unless the
+  // compiled in or left out for these dims. This and Analyse: INVALID_ARGUMENT (BAD_CONFIG) unless the
   // configuration gives every parameter one of its values; OUT_OF_RANGE where a quantity does not exist or
   // (LAUNCH_GEOMETRY) the device can't launch it.
   absl::StatusOr<v1::LaunchPlan> Plan(const Op& op, const Config& config, const DeviceProfile& device) const;

@@ -55,7 +55,7 @@ absl::Status CheckCachePolicy(const KernelTemplate& kernel) {
             ": evict_last keeps data in the L2 from one execution to the next, which measurements can't undo"));
   };
   RT_RETURN_IF_ERROR(check("kernel.cuh", kernel.files().kernel));
-  for (const worker::v1::SourceFile& header : HeadersOf(kernel.files().kernel, kernel.files().headers)) {
+  for (const worker::v1::SourceFile& header : kernel.files().headers) {
     RT_RETURN_IF_ERROR(check(header.name(), header.text()));
   }
   return absl::OkStatus();

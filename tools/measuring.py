@@ -162,11 +162,23 @@ def compute(raw: pathlib.Path) -> dict:
     return figures
 
 
-def mutant_totals(file: pathlib.Path, reports: list, entries: list) -> dict:
+def sanitizer_runs(reports: list) -> dict:
+    """Runs by tool and name, of reports each of which has a part of them; those that disagree are an error."""
+    runs = {}
+    for report in reports:
+        for run in read(report)["rows"]:
+            before = runs.get((run["tool"], run["name"]), run)
+            if len({before["result"], run["result"]} - {"not run"}) > 1:
+                raise MeasuringError(f"{report}: {run['tool']} of {run['name']}: {run['result']}, before {before['result']}")
+            runs[run["tool"], run["name"]] = run if before["result"] == "not run" else before
+    return runs
+
+
+def mutant_totals(file: pathlib.Path, reports: list, suite: pathlib.Path) -> dict:
     """Planted faults caught of how many, each race by what, unchanged kernels refused of how many, sanitizer runs clean.
 
-    `file` holds mutant_check's rows, the last one its totals; `reports` are those of sanitize.sh, each of a part of the
-    runs; `entries` is mutants.json, whose "async_order" says what mutants_compile_test finds in machine code.
+    `file` holds mutant_check's rows, the last one its totals; `reports` are those of sanitize.sh; `suite` is mutants.json,
+    whose "async_order" says what mutants_compile_test finds in machine code.
     """
     try:
         *rows, totals = map(json.loads, file.read_text(encoding="utf-8").splitlines())
@@ -174,8 +186,8 @@ def mutant_totals(file: pathlib.Path, reports: list, entries: list) -> dict:
         raise MeasuringError(f"{file}: {error}") from error
     if totals.get("id") != "totals":
         raise MeasuringError(f"{file}: the last row holds no totals: the run did not end")
-    runs = {(run["tool"], run["name"]): run for report in reports for run in read(report)["rows"]}
-    in_machine_code = {entry["id"] for entry in entries if entry.get("async_order")}
+    runs = sanitizer_runs(reports)
+    in_machine_code = {entry["id"] for entry in read(suite)["mutant"] if entry.get("async_order")}
     races = []
     for row in rows:
         if not row.get("racecheck"):
@@ -292,12 +304,11 @@ def main(arguments) -> int:
             print(f"{options.file}: {figures['agreement_share']:.1%} of pairs agree; "
                   f"{figures['intervals']['within_target']} of {figures['intervals']['served']} intervals meet the target")
             return 0
+        if bool(options.mutants) != bool(options.sanitizer):
+            parser.error("--mutants and --sanitizer go together")
         if options.mutants or options.longer:
-            if options.mutants and not options.sanitizer:
-                parser.error("--mutants needs --sanitizer")
-            entries = read(root / "tests" / "data" / "mutants" / "mutants.json")["mutant"]
-            added = (mutant_totals(options.mutants, options.sanitizer, entries) if options.mutants else
-                     budget(options.longer))
+            suite = root / "tests" / "data" / "mutants" / "mutants.json"
+            added = mutant_totals(options.mutants, options.sanitizer, suite) if options.mutants else budget(options.longer)
             figures = {**read(options.file), **added}
             options.file.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
             return 0

@@ -2,16 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 
 #include "base/error.h"
 #include "base/file_util.h"
 #include "costmodel/occupancy.h"
+#include "tests/support/temp_dir.h"
 
 namespace rooftune {
 namespace {
@@ -115,8 +113,8 @@ TEST(ProfileTest, FieldsAreChecked) {
 }
 
 TEST(ProfileTest, UserFoldersAddAndReplace) {
-  const std::string dir = testing::TempDir() + "/profiles_" + std::to_string(getpid());
-  ASSERT_TRUE(MakeDirs(dir).ok());
+  const TempDir temp;
+  const std::string& dir = temp.path();
   DeviceProfile own = Get("h200-sxm");
   own.set_sm_count(100);
   ASSERT_TRUE(WriteFileAtomic(dir + "/own.txtpb", own.DebugString()).ok());
@@ -128,7 +126,6 @@ TEST(ProfileTest, UserFoldersAddAndReplace) {
   EXPECT_EQ(bad.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(std::string(bad.message()).find("bad.txtpb:2:"), std::string::npos) << bad;
   EXPECT_FALSE(catalog.AddDir(dir + "/missing").ok());
-  std::filesystem::remove_all(dir);
 }
 
 worker::v1::DeviceInfo H200Info() {

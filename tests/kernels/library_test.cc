@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/error.h"
 #include "tests/kernels/builtins.h"
+#include "tests/support/temp_dir.h"
 
 namespace rooftune {
 namespace {
@@ -317,17 +316,8 @@ launch {
 }
 )manifest";
 
-// A folder that is removed with the test.
 class UserTemplatesTest : public ::testing::Test {
  protected:
-  UserTemplatesTest()
-      : root_(std::filesystem::temp_directory_path() /
-              absl::StrCat("rooftune_library_test_", ::getpid(), "_",
-                           ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
-    std::filesystem::create_directories(root_);
-  }
-  ~UserTemplatesTest() override { std::filesystem::remove_all(root_); }
-
   void Write(const std::string& path, const std::string& text) {
     std::filesystem::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << text;
@@ -354,7 +344,8 @@ class UserTemplatesTest : public ::testing::Test {
     return error.rfind(prefix, 0) == 0 ? error.substr(prefix.size()) : error;
   }
 
-  const std::filesystem::path root_;
+  const TempDir temp_;
+  const std::filesystem::path root_ = temp_.path();
 };
 
 TEST_F(UserTemplatesTest, ADeclaredOperatorIsLikeAnyOther) {

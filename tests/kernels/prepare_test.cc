@@ -1,12 +1,12 @@
 // What the worker gets to set up a problem.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "kernels/template_library.h"
 #include "tests/costmodel/builtins.h"
+#include "tests/support/temp_dir.h"
 
 namespace rooftune {
 namespace {
@@ -62,8 +62,8 @@ TEST(PrepareTest, SaysHowIndicesAreFilledAndWhatACopyMoves) {
 }
 
 TEST(PrepareTest, ADeclaredOperatorHasNoCpuReference) {
-  const std::filesystem::path dir =
-      std::filesystem::temp_directory_path() / ("rooftune_prepare_test_" + std::to_string(::getpid()));
+  const TempDir temp;
+  const std::filesystem::path dir = temp.path();
   std::filesystem::create_directories(dir / "copy");
   std::ofstream(dir / "copy/op.txtpb") << R"manifest(kind: "copy"
 dim { name: "n" }
@@ -73,7 +73,6 @@ reference { symbol: "rt_reference" grid_x: "n" arg { reference_value: "y" } arg 
 )manifest";
   std::ofstream(dir / "copy/reference.cuh") << "// reference\n";
   const auto library = TemplateLibrary::Load({dir.string()});
-  std::filesystem::remove_all(dir);
   ASSERT_TRUE(library.ok()) << library.status();
   for (const auto& broken : (*library)->broken()) ADD_FAILURE() << broken.error;
   const auto request = MakePrepare(**library, *(*library)->ops().Parse("copy n=10"), Hopper(), 0);

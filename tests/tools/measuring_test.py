@@ -175,6 +175,22 @@ class MeasuringTest(unittest.TestCase):
         written = page.read_text(encoding="utf-8")
         self.assertIn("| `softmax_hazard` | – | found | – |", written)
         self.assertIn("Of 4 races verification catches 1, racecheck 1, the machine code's order 1, and nothing 1.", written)
+        # What one report left out another has, in whatever order; two that disagree are an error.
+        self.put(reports[0], {"version": "2025.3", "rows": [
+            {"tool": "memcheck", "name": "softmax", "planted": False, "result": "not run"}]})
+        self.put(self.raw / "report-3.json", {"version": "2025.3", "rows": [
+            {"tool": "memcheck", "name": "softmax", "planted": False, "result": "clean"}]})
+        for order in ((0, 2), (2, 0)):
+            parts = [[*reports, self.raw / "report-3.json"][i] for i in order]
+            self.assertEqual(self.run_tool("--mutants", mutants, "--sanitizer", *parts, reports[1]), (0, ""))
+            self.assertEqual(self.figures()["sanitizer"]["clean"], 1)
+        self.put(reports[0], {"version": "2025.3", "rows": [
+            {"tool": "memcheck", "name": "softmax", "planted": False, "result": "found"}]})
+        for order in ((0, 2), (2, 0)):
+            parts = [[*reports, self.raw / "report-3.json"][i] for i in order]
+            code, err = self.run_tool("--mutants", mutants, "--sanitizer", *parts, reports[1])
+            self.assertEqual(code, 1)
+            self.assertIn("memcheck of softmax: ", err)
         # A race that racecheck was not run on is no race that it missed.
         self.put(reports[1], {"version": "2025.3", "rows": []})
         self.assertIn("racecheck was not run on the race softmax_seen",

@@ -17,11 +17,11 @@ namespace {
 typedef RtVector<RT_DTYPE, RT_VEC> Vector;
 typedef Vector::Store Store;
 typedef Vector Chunk[RT_ITEMS];  // a thread's part of one
-typedef RtStage<RT_STAGES> Stage;
+// Its `free` stages have been read for the second time, by the threads that write.
+typedef RtRowStream<RT_THREADS, RT_ITEMS, RT_STAGES, RT_FLIGHT, 1, RT_CLUSTER> Stream;
 
 constexpr int kWarps = RT_THREADS / 32;
-constexpr int kVectors = RT_THREADS * RT_ITEMS;  // of a chunk
-constexpr int kChunkBytes = 16 * kVectors;
+constexpr int kVectors = Stream::kVectors;  // of a chunk
 // Of a row, one of each warp that sums up in the cluster.
 constexpr int kParts = RT_CLUSTER * kWarps;
 static_assert(kParts <= 32, "a warp has the parts of a row in its lanes");
@@ -33,17 +33,14 @@ constexpr int kRows = 2 * kRowsInStages;
 typedef RtStage<kRows> Place;  // of a row's parts
 
 struct Shared {
-  rt_u64 full[RT_STAGES];  // the chunk has come
-  rt_u64 free[RT_STAGES];  // it has been read for the second time
-  rt_u64 known[kRows];     // parts are there
+  Stream::Shared stream;
+  rt_u64 known[kRows];  // parts are there
   RtMaxSum part[kRows][kParts];
 };
 
 __device__ __forceinline__ rt_u32 address(const rt_u64& barrier) { return rt_shared_address(&barrier); }
-__device__ __forceinline__ rt_i64 first_row() { return blockIdx.x / RT_CLUSTER; }
-__device__ __forceinline__ rt_i64 clusters() { return gridDim.x / RT_CLUSTER; }
 // First vector of this block's first chunk of a row, and from there to that of its next one.
-__device__ __forceinline__ int first_vector() { return rt_cluster_rank() * kVectors; }
+__device__ __forceinline__ int first_vector() { return Stream::rank() * kVectors; }
 constexpr int kNextChunk = RT_CLUSTER * kVectors;
 
 // Of the threads that sum up, or of those that write.
@@ -54,28 +51,16 @@ __device__ __forceinline__ int own(int k) { return (thread() / 32 * RT_ITEMS + k
 __device__ __forceinline__ float exp_biased(float x, float bias) { return rt_exp2(fmaf(x, kRtLog2E, bias)); }
 
 // One thread asks for this block's chunks.
-__device__ __forceinline__ void load_rows(const Store* x, rt_i64 rows, int vectors, rt_u8* storage, Shared* shared) {
-  Stage stage, oldest;
-  int asked = 0;
-  for (rt_i64 row = first_row(); row < rows; row += clusters()) {
-    const uint4* const from = reinterpret_cast<const uint4*>(x) + row * vectors;
-    for (int first = first_vector(); first < vectors; first += kNextChunk, stage.next()) {
-      const int bytes = 16 * min(vectors - first, kVectors);
-      rt_barrier_wait(address(shared->free[stage.number]), stage.parity ^ 1);
-      if (asked++ >= RT_FLIGHT) {
-        rt_barrier_wait(address(shared->full[oldest.number]), oldest.parity);
-        oldest.next();
-      }
-      const rt_u32 full = address(shared->full[stage.number]);
-      rt_barrier_expect(full, bytes);
-      rt_bulk_load(rt_shared_address(storage + stage.number * kChunkBytes), from + first, bytes, full);
-    }
+__device__ __forceinline__ void load_rows(Stream& stream, const Store* x, rt_i64 rows, int vectors) {
+  for (rt_i64 row = Stream::first_row(); row < rows; row += Stream::clusters()) {
+    const uint4* const from[1] = {reinterpret_cast<const uint4*>(x) + row * vectors};
+    stream.load(from, vectors);
   }
 }
 
 // The thread's vectors of a chunk that has `vectors` from its start to the end of the row; −∞ past that.
-__device__ __forceinline__ void read(const rt_u8* storage, const Stage& stage, int vectors, Chunk& v) {
-  const uint4* const from = reinterpret_cast<const uint4*>(storage + stage.number * kChunkBytes);
+__device__ __forceinline__ void read(const rt_u8* storage, const Stream::Stage& stage, int vectors, Chunk& v) {
+  const uint4* const from = reinterpret_cast<const uint4*>(storage + stage.number * Stream::kChunkBytes);
 #pragma unroll
   for (int k = 0; k < RT_ITEMS; ++k) {
     v[k].fill(rt_minus_infinity<RT_DTYPE>());
@@ -123,15 +108,14 @@ __device__ __forceinline__ void accumulate(const Chunk& v, RtMaxSum* state) {
 }
 
 // Every warp tells all blocks of the cluster its part of a row.
-__device__ __forceinline__ void sum_rows(rt_i64 rows, int vectors, const rt_u8* storage, Shared* shared) {
-  Stage stage;
+__device__ __forceinline__ void sum_rows(Stream& stream, rt_i64 rows, int vectors, const rt_u8* storage, Shared* shared) {
   Place place;
-  for (rt_i64 row = first_row(); row < rows; row += clusters(), place.next()) {
+  for (rt_i64 row = Stream::first_row(); row < rows; row += Stream::clusters(), place.next()) {
     RtMaxSum state = {-rt_infinity(), 0.0f};
-    for (int first = first_vector(); first < vectors; first += kNextChunk, stage.next()) {
-      rt_barrier_wait(address(shared->full[stage.number]), stage.parity);
+    for (int first = first_vector(); first < vectors; first += kNextChunk, stream.next()) {
+      stream.wait();
       Chunk v;
-      read(storage, stage, vectors - first, v);
+      read(storage, stream.place(), vectors - first, v);
       accumulate(v, &state);
     }
     state = RtRow<32, 1, 1>::lanes_max_sum<32, true>(state);
@@ -175,11 +159,10 @@ __device__ __forceinline__ void write(const Vector& v, int first, const Finish& 
   out.store(x + first);
 }
 
-__device__ __forceinline__ void write_rows(Store* x, const int* targets, float* loss, float scale, rt_i64 rows,
-                                           int vectors, const rt_u8* storage, Shared* shared) {
-  Stage stage;
+__device__ __forceinline__ void write_rows(Stream& stream, Store* x, const int* targets, float* loss, float scale,
+                                           rt_i64 rows, int vectors, const rt_u8* storage, Shared* shared) {
   Place place;
-  for (rt_i64 row = first_row(); row < rows; row += clusters(), place.next()) {
+  for (rt_i64 row = Stream::first_row(); row < rows; row += Stream::clusters(), place.next()) {
     Finish finish;
     finish.target = targets[row];
     const bool counts = finish.target >= 0 && finish.target < vectors * RT_VEC;
@@ -193,12 +176,12 @@ __device__ __forceinline__ void write_rows(Store* x, const int* targets, float* 
     finish.factor = finish.hot / finish.state.sum;
     if (!counts && rt_cluster_rank() == 0 && thread() == 0) loss[row] = 0.0f;
     Store* const to = x + row * vectors * RT_VEC;
-    for (int first = first_vector(); first < vectors; first += kNextChunk, stage.next()) {
+    for (int first = first_vector(); first < vectors; first += kNextChunk, stream.next()) {
       // For what the copy wrote to be seen by these threads as well; it came long ago.
-      rt_barrier_wait(address(shared->full[stage.number]), stage.parity);
+      stream.wait();
       Chunk v;
-      read(storage, stage, vectors - first, v);
-      rt_barrier_arrive_warp(address(shared->free[stage.number]), threadIdx.x % 32);
+      read(storage, stream.place(), vectors - first, v);
+      stream.release(stream.place());
 #pragma unroll
       for (int k = 0; k < RT_ITEMS; ++k) {
         if (first + own(k) < vectors) write(v[k], (first + own(k)) * RT_VEC, finish, to, loss + row);
@@ -214,26 +197,23 @@ extern "C" __global__ void __launch_bounds__(2 * RT_THREADS + 32)
                             rt_i64 vocab) {
   extern __shared__ __align__(128) rt_u8 storage[];
   __shared__ Shared shared;
+  Stream stream(storage, &shared.stream);
   const int vectors = static_cast<int>(vocab / RT_VEC);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < RT_STAGES; ++i) {
-      rt_barrier_init(address(shared.full[i]), 1);
-      rt_barrier_init(address(shared.free[i]), kWarps * kRtWarpArrivals);
-    }
+    stream.init();
     for (int i = 0; i < kRows; ++i) rt_barrier_init(address(shared.known[i]), 1);
     rt_barrier_init_fence();
     for (int i = 0; i < kRows; ++i) {
       rt_barrier_expect(address(shared.known[i]), kParts * static_cast<int>(sizeof(RtMaxSum)));
     }
   }
-  rt_cluster_barrier();
+  Stream::meet();
   if (threadIdx.x < RT_THREADS) {
-    sum_rows(rows, vectors, storage, &shared);
+    sum_rows(stream, rows, vectors, storage, &shared);
   } else if (threadIdx.x < 2 * RT_THREADS) {
-    write_rows(logits, targets, loss, grad_scale, rows, vectors, storage, &shared);
+    write_rows(stream, logits, targets, loss, grad_scale, rows, vectors, storage, &shared);
   } else {
-    if (rt_elect()) load_rows(logits, rows, vectors, storage, &shared);
+    if (rt_elect()) load_rows(stream, logits, rows, vectors);
   }
-  // No block ends while others write into its shared memory.
-  rt_cluster_barrier();
+  Stream::finish();
 }
