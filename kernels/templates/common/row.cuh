@@ -3,6 +3,7 @@
 // block has threads beside these, which take no part.
 #pragma once
 
+#include "common/tma.cuh"
 #include "common/types.cuh"
 
 __device__ __forceinline__ float rt_infinity() { return __uint_as_float(0x7F800000u); }
@@ -257,11 +258,7 @@ class RtRow {
         "barrier.cluster.arrive.aligned;\n\t"
         "barrier.cluster.wait.aligned;" ::
             : "memory");
-    const rt_u32 local = static_cast<rt_u32>(__cvta_generic_to_shared(&shared->block));
-    rt_u32 remote;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(threadIdx.x % CTAS));
-    float2 other;
-    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(other.x), "=f"(other.y) : "r"(remote));
+    const float2 other = rt_load_remote(rt_shared_address(&shared->block), static_cast<int>(threadIdx.x) % CTAS);
     asm volatile("barrier.cluster.arrive;" ::: "memory");
     return other;
   }

@@ -67,6 +67,17 @@ __device__ __forceinline__ void rt_store_remote(rt_u32 to, float4 v, rt_u32 barr
       "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier), "r"(rank)
       : "memory");
 }
+// Two words at this address (a multiple of 8) in block `rank` of the cluster.
+__device__ __forceinline__ float2 rt_load_remote(rt_u32 from, int rank) {
+  float2 v;
+  asm volatile(
+      "{.reg .b32 place; mapa.shared::cluster.u32 place, %2, %3;"
+      " ld.shared::cluster.v2.f32 {%0, %1}, [place];}"
+      : "=f"(v.x), "=f"(v.y)
+      : "r"(from), "r"(rank)
+      : "memory");
+  return v;
+}
 // Waits until the phase of this parity has completed. The phase before the first counts as completed with parity 1.
 __device__ __forceinline__ void rt_barrier_wait(rt_u32 barrier, rt_u32 parity) {
   rt_u32 done;

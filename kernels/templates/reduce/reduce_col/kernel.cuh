@@ -2,12 +2,14 @@
 // RT_BLOCK / RT_LANES_X rows at a time.
 //
 // Defines: RT_DTYPE; RT_KIND (common/reduce.cuh); RT_BLOCK threads a block; RT_LANES_X; RT_VEC elements a vector, a
-// divisor of cols; RT_ITEMS rows that a thread loads at once; RT_SPLIT blocks that share the rows: their results go to
-// the workspace and are merged by a second launch.
+// divisor of cols; RT_ITEMS rows that a thread loads at once; RT_SPLIT blocks that share the rows; RT_CLUSTER: 1, and
+// their results go to the workspace and are merged by a second launch, or RT_SPLIT, and they are one cluster, which merges
+// them in shared memory (sm_90 and newer).
 //
 // Every sum has a fixed order: equal inputs give equal bits.
 #include "common/pairs.cuh"
 #include "common/reduce.cuh"
+#include "common/tma.cuh"
 #include "common/types.cuh"
 #include "common/vector.cuh"
 
@@ -17,6 +19,7 @@ typedef RtVector<RT_DTYPE, RT_VEC> Vector;
 typedef Vector::Store Store;
 constexpr int kLanesY = RT_BLOCK / RT_LANES_X;
 constexpr int kColumns = RT_LANES_X * RT_VEC;  // of a block
+constexpr int kOwnColumns = (kColumns + RT_CLUSTER - 1) / RT_CLUSTER;  // that a block of a cluster writes
 
 __device__ __forceinline__ float shift_of(const Store* column) {
   return RT_KIND == RT_KIND_VAR ? RtType<RT_DTYPE>::load(*column) : 0.0f;
@@ -120,10 +123,18 @@ __device__ __forceinline__ void find_largest(const Store* x, rt_i64 cols, rt_i64
   }
 }
 
+#if RT_CLUSTER > 1
+// What block `rank` of the cluster has there.
+__device__ __forceinline__ RtReduction reduction_of(const RtReduction* place, int rank) {
+  const float2 words = rt_load_remote(rt_shared_address(place), rank);
+  return {words.x, words.y};
+}
+#endif
+
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_reduce_col(const Store* x,
-#if RT_SPLIT > 1
+#if RT_SPLIT > RT_CLUSTER
                                                                      RtReduction* partial,
 #else
                                                                      RtReduced* value,
@@ -137,6 +148,12 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_reduce_col(const Store
   const rt_i64 block = blockIdx.x / RT_SPLIT, part = blockIdx.x % RT_SPLIT;
   const rt_i64 first = block * kColumns, share = (rows + RT_SPLIT - 1) / RT_SPLIT;
   const rt_i64 begin = part * share, end = begin + share < rows ? begin + share : rows;
+#if RT_SPLIT <= RT_CLUSTER
+#if RT_KIND != RT_KIND_VAR
+  float* const variance = nullptr;
+#endif
+  const RtReducedTo result{value, variance};
+#endif
   if (first + lane_x * RT_VEC < cols) {
     RtReduction state[RT_VEC];
     if constexpr (kPairs) {
@@ -151,18 +168,31 @@ extern "C" __global__ void __launch_bounds__(RT_BLOCK) rt_reduce_col(const Store
   for (int c = static_cast<int>(threadIdx.x); c < kColumns && first + c < cols; c += RT_BLOCK) {
     RtReduction state = shared[0][c];
     for (int y = 1; y < kLanesY; ++y) state.merge(shared[y][c]);
-#if RT_SPLIT > 1
+#if RT_SPLIT > RT_CLUSTER
     partial[part * cols + first + c] = state;
+#elif RT_CLUSTER > 1
+    shared[0][c] = state;
 #else
-#if RT_KIND != RT_KIND_VAR
-    float* const variance = nullptr;
-#endif
-    RtReducedTo{value, variance}.store(first + c, state, rows, shift_of(x + first + c));
+    result.store(first + c, state, rows, shift_of(x + first + c));
 #endif
   }
+#if RT_CLUSTER > 1
+  rt_cluster_barrier();
+  const int rank = rt_cluster_rank(), last = min((rank + 1) * kOwnColumns, kColumns);
+  for (int c = rank * kOwnColumns + static_cast<int>(threadIdx.x); c < last && first + c < cols; c += RT_BLOCK) {
+    RtReduction of[RT_CLUSTER];
+#pragma unroll
+    for (int r = 0; r < RT_CLUSTER; ++r) of[r] = reduction_of(&shared[0][c], r);
+#pragma unroll
+    for (int r = 1; r < RT_CLUSTER; ++r) of[0].merge(of[r]);
+    result.store(first + c, of[0], rows, shift_of(x + first + c));
+  }
+  // No block leaves while others read its results.
+  rt_cluster_meet();
+#endif
 }
 
-#if RT_SPLIT > 1
+#if RT_SPLIT > RT_CLUSTER
 // 32 columns a block, with this many threads each.
 constexpr int kFinalLanes = 8;
 
