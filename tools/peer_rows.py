@@ -64,7 +64,10 @@ def evidence_suite(suite: str, dtype: str) -> str:
     """Suite of docs/evidence/summary.json that a row of a comparison belongs to."""
     if suite != "gemm":
         return {"memory_bound": "rows"}.get(suite, suite)
-    return "gemm_fp8" if dtype.startswith("fp8") else f"gemm_{dtype}"
+    for prefix in ("fp8", "int"):
+        if dtype.startswith(prefix):
+            return f"gemm_{prefix}"
+    return f"gemm_{dtype}"
 
 
 def median(values) -> float:

@@ -7,8 +7,8 @@
   performance.py --check-tables FILE…  fail if a table is not what the rows give
 
 A table stands between `<!-- performance:NAME -->` and `<!-- /performance -->`; NAME is memory_bound_summary,
-memory_bound, rearranging, gemm_summary, gemm_bf16, gemm_fp8, moe_summary or moe. Of an operator that was measured several times on
-one device, the newest row counts. Ratios are a peer's time divided by ours of the same race: above 1, ours is faster.
+memory_bound, rearranging, gemm_summary, gemm_bf16, gemm_fp8, gemm_int8, moe_summary or moe. Of an operator that was
+measured several times on one device, the newest row counts. Ratios are a peer's time divided by ours of the same race: above 1, ours is faster.
 """
 
 import argparse
@@ -40,6 +40,11 @@ COLUMNS = {
         "torch tensorwise": ("torch tensorwise",),
         "torch rowwise": ("torch rowwise",),
         "cuBLASLt best": ("cublaslt_best",),
+    },
+    "int8": {
+        "torch.compile": ("torch.compile",),
+        "cuBLASLt best": ("cublaslt_best",),
+        "Triton": ("triton",),
     },
     "moe": {
         "loop of cuBLAS": ("loop of cublas", "loop of cublaslt"),
@@ -171,6 +176,9 @@ def gemm_summary(rows: list) -> str:
                 lambda r: against(r, ("cublaslt_best", "torch tensorwise")),
             )
         )
+    for title, names in (("the best of cuBLASLt, which only multiplies", ("cublaslt_best",)), ("Triton", ("triton",))):
+        group = [r for r in rows if r["dtype"] == "int8"]
+        lines.append(geomean_line(f"int8, template against {title}", group, lambda r, n=names: against(r, n)))
     return "\n".join(lines)
 
 
@@ -314,6 +322,7 @@ def table(rows: list, name: str, root: pathlib.Path) -> str:
         "gemm_summary": gemm_summary,
         "gemm_bf16": lambda r: gemm_table(r, COLUMNS["gemm"]),
         "gemm_fp8": lambda r: gemm_table(r, COLUMNS["fp8"]),
+        "gemm_int8": lambda r: gemm_table(r, COLUMNS["int8"]),
         "moe_summary": moe_summary,
         "moe": lambda r: gemm_table(r, COLUMNS["moe"]),
     }
@@ -326,6 +335,7 @@ def table(rows: list, name: str, root: pathlib.Path) -> str:
     selected = {
         "gemm_bf16": lambda r: r["dtype"] == "bf16",
         "gemm_fp8": lambda r: r["dtype"].startswith("fp8"),
+        "gemm_int8": lambda r: r["dtype"] == "int8",
         "rearranging": lambda r: r["op"].startswith(("permute", "contiguous")),
     }
     shown = [r for r in mine if selected.get(name, lambda _: True)(r)]

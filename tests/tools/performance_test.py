@@ -226,7 +226,7 @@ class PerformanceTest(unittest.TestCase):
         return text
 
     def test_without_rows_it_says_so(self):
-        for name in ("memory_bound_summary", "memory_bound", "rearranging", "gemm_summary", "gemm_bf16", "gemm_fp8"):
+        for name in ("memory_bound_summary", "memory_bound", "rearranging", "gemm_summary", "gemm_bf16", "gemm_fp8", "gemm_int8"):
             self.assertIn("Not measured yet.", self.table(name))
 
     def test_memory_bound(self):

@@ -7,7 +7,8 @@ import re
 import torch
 
 # Numbers of cublasLt.h, cublas_api.h and library_types.h.
-_COMPUTE_FP32, _FP32, _BF16, _E4M3 = 68, 0, 14, 28
+_COMPUTE_FP32, _COMPUTE_INT32 = 68, 72
+_FP32, _BF16, _E4M3, _INT8, _INT32 = 0, 14, 28, 3, 10
 _TRANS_A, _A_SCALE, _B_SCALE, _FAST_ACCUMULATION = 3, 17, 18, 25
 _PREFERENCE_WORKSPACE = 1
 _TRANSPOSED = 1
@@ -76,19 +77,31 @@ class CublasLt:
         )
 
     def problem(self, m, n, k, fp8_scales=None, fast_accumulation=True):
-        """A _Problem; `fp8_scales`: two device tensors of one fp32 (x, w) for e4m3 operands, else they are bf16."""
-        # Column-major: yᵀ[n,m] = (w as [k,n])ᵀ · (x as [k,m]).
-        description = ctypes.c_void_p()
-        self._check("cublasLtMatmulDescCreate", ctypes.byref(description), _COMPUTE_FP32, _FP32)
-        self._set(description, _TRANS_A, ctypes.c_int32(_TRANSPOSED))
+        """A _Problem with bf16 results; `fp8_scales`: two device tensors of one fp32 (x, w) for e4m3 operands, else they
+        are bf16."""
+        description = self._description(_COMPUTE_FP32, _FP32)
         if fp8_scales:
             x_scale, w_scale = fp8_scales
             self._set(description, _A_SCALE, ctypes.c_void_p(w_scale.data_ptr()))
             self._set(description, _B_SCALE, ctypes.c_void_p(x_scale.data_ptr()))
             self._set(description, _FAST_ACCUMULATION, ctypes.c_int8(int(fast_accumulation)))
-        operand = _E4M3 if fp8_scales else _BF16
-        layouts = (self._layout(operand, k, n), self._layout(operand, k, m), self._layout(_BF16, n, m))
-        return _Problem(self, description, layouts, self._algorithms(description, layouts), fp8_scales)
+        return self._problem(description, (m, n, k), _E4M3 if fp8_scales else _BF16, _BF16, ctypes.c_float, fp8_scales)
+
+    def int8_problem(self, m, n, k):
+        """A _Problem of int8 operands and int32 results: with other results the library takes no scale a row."""
+        return self._problem(self._description(_COMPUTE_INT32, _INT32), (m, n, k), _INT8, _INT32, ctypes.c_int32)
+
+    def _description(self, compute, scale):
+        description = ctypes.c_void_p()
+        self._check("cublasLtMatmulDescCreate", ctypes.byref(description), compute, scale)
+        self._set(description, _TRANS_A, ctypes.c_int32(_TRANSPOSED))
+        return description
+
+    def _problem(self, description, sizes, operand, result, scalar, keep=None):
+        # Column-major: yᵀ[n,m] = (w as [k,n])ᵀ · (x as [k,m]).
+        m, n, k = sizes
+        layouts = (self._layout(operand, k, n), self._layout(operand, k, m), self._layout(result, n, m))
+        return _Problem(self, description, layouts, self._algorithms(description, layouts), scalar, keep)
 
     def _algorithms(self, description, layouts):
         preference = ctypes.c_void_p()
@@ -121,7 +134,7 @@ class CublasLt:
 
     def matmul(self, problem, algorithm, x, w, y):
         """Queues it on torch's current stream."""
-        one, zero = ctypes.c_float(1), ctypes.c_float(0)
+        one, zero = problem.scalar(1), problem.scalar(0)
         a, b, d = problem.layouts
         self._check(
             "cublasLtMatmul",
@@ -145,8 +158,8 @@ class CublasLt:
 
 
 class _Problem:
-    def __init__(self, library, description, layouts, algorithms, keep):
-        self.library, self.description, self.layouts = library, description, layouts
+    def __init__(self, library, description, layouts, algorithms, scalar, keep):
+        self.library, self.description, self.layouts, self.scalar = library, description, layouts, scalar
         self.algorithms, self._keep = algorithms, keep  # the scales are read at every launch
 
     def calls(self, index, inputs, outputs):

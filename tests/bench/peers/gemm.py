@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""GEMM: rooftune's templates against cuBLAS, the best of cuBLASLt's algorithms and tuned Triton kernels, bf16 and fp8.
-Needs a GPU, PyTorch with Triton, and rooftuned with its worker and command line (--bin)."""
+"""GEMM: rooftune's templates against cuBLAS, the best of cuBLASLt's algorithms and tuned Triton kernels, bf16, fp8 and
+int8. Needs a GPU, PyTorch with Triton, and rooftuned with its worker and command line (--bin)."""
 
 import sys
 

@@ -27,28 +27,29 @@ def versions() -> dict:
     return {"cublaslt": _library().version}
 
 
-def _lt_best(context, problem, name, note=""):
-    """The fastest of all algorithms that the heuristic returns."""
+def _lt_best(context, problem, note="", outs=None):
+    """The fastest of all algorithms that the heuristic returns. `outs`: buffer sets of the result, if they are not the
+    operator's."""
     start = time.monotonic()
     if not problem.algorithms:
         raise Failed("cuBLASLt's heuristic returned nothing")
     candidates = [
-        (index, lambda n=index: problem.calls(n, context.inputs, context.outs))
+        (index, lambda n=index: problem.calls(n, context.inputs, outs or context.outs))
         for index in range(len(problem.algorithms))
     ]
     index, calls = context.harness.tune(candidates, context.case.bytes, context.rotates)
-    provider = Provider(name, "peer", calls, problem.describe(index), note, time.monotonic() - start)
+    provider = Provider("cublaslt_best", "peer", calls, problem.describe(index), note, time.monotonic() - start)
     provider.scratch_bytes = problem.algorithms[index].workspace
     return provider
 
 
-def _lt_first(context, problem, note=""):
+def _lt_first(context, problem, note="", outs=None):
     if not problem.algorithms:
         raise Failed("cuBLASLt's heuristic returned nothing")
     return Provider(
         "cublaslt_first",
         "peer",
-        problem.calls(0, context.inputs, context.outs),
+        problem.calls(0, context.inputs, outs or context.outs),
         problem.describe(0),
         note,
         scratch_bytes=problem.algorithms[0].workspace,
@@ -138,7 +139,7 @@ def gemm(label, m, n, k):
     builders = {
         "cublas": lambda c: c.writing("cublas", lambda i, o: torch.mm(i["a"], i["b"].t(), out=o["d"]), "torch.mm"),
         "cublaslt_first": lambda c: _lt_first(c, _library().problem(m, n, k)),
-        "cublaslt_best": lambda c: _lt_best(c, _library().problem(m, n, k), "cublaslt_best"),
+        "cublaslt_best": lambda c: _lt_best(c, _library().problem(m, n, k)),
         "triton": _pointer(m, n, k),
         "triton tma": _persistent(m, n, k),
     }
@@ -190,7 +191,7 @@ def fp8_gemm(label, m, n, k):
             "torch rowwise", lambda i, o: scaled(i, o, i["rows_a"], i["rows_b"].t()), fast
         ),
         "cublaslt_first": lambda c: _lt_first(c, _problem_of(c, m, n, k), fast),
-        "cublaslt_best": lambda c: _lt_best(c, _problem_of(c, m, n, k), "cublaslt_best", fast),
+        "cublaslt_best": lambda c: _lt_best(c, _problem_of(c, m, n, k), fast),
     }
     return Case(
         f"gemm m={m} n={n} k={k} dtype=fp8_e4m3 out=bf16 scale=tensor",
@@ -208,8 +209,76 @@ def fp8_gemm(label, m, n, k):
     )
 
 
+def _products_alone(m, n, k, make):
+    """cuBLASLt's products of int8, by _lt_first or _lt_best: it has no scale a row, for which a second kernel would be
+    needed."""
+
+    def build(context):
+        outs = [{"d": torch.empty(m, n, dtype=torch.int32, device="cuda")} for _ in context.inputs]
+        provider = make(context, _library().int8_problem(m, n, k), "without scales, results in 32 bits", outs)
+        provider.calls = [lambda c=call, o=out: (c(), o["d"])[1] for call, out in zip(provider.calls, outs)]
+        a, b = (context.inputs[0][name] for name in ("a", "b"))
+        provider.check = lambda: torch.equal(outs[0]["d"].double(), a.double() @ b.double().t())
+        return provider
+
+    return build
+
+
+def int8_gemm(label, m, n, k):
+    """int8 operands with a scale for each row of both, bf16 result."""
+
+    def make(g):
+        made = {
+            name: torch.randint(-127, 128, (rows, k), generator=g, device=g.device, dtype=torch.int8)
+            for name, rows in (("a", m), ("b", n))
+        }
+        for name, rows in (("a", m), ("b", n)):
+            made[f"scale_{name}"] = 1 + 0.125 * torch.randn(rows, 1, generator=g, device=g.device)
+        return made
+
+    def scaled(i):
+        product = torch._int_mm(i["a"], i["b"].t())
+        return (product.float() * i["scale_a"] * i["scale_b"].t()).to(BF16)
+
+    def triton_scaled(context):
+        def launch(i, o, c):
+            tiles = triton.cdiv(m, c["BM"]) * triton.cdiv(n, c["BN"])
+            kernels.scaled_gemm[(tiles,)](i["a"], i["b"], o["d"], i["scale_a"], i["scale_b"], m, n, k, **c)
+
+        arguments = ("int8", "int8", "bfloat16", "float32", "float32", m, n, k)
+        candidates = [
+            ([("triton_gemm", "scaled_gemm", arguments, c)], c, lambda i, o, c=c: launch(i, o, c))
+            for c in kernels.scaled_configs(m, k)
+        ]
+        return context.triton("triton", candidates, note="pointers")
+
+    def reference(i):
+        return {"d": i["a"].double() @ i["b"].double().t() * i["scale_a"].double() * i["scale_b"].double().t()}
+
+    builders = {
+        "torch.compile": lambda c: c.compiled(scaled, "torch._int_mm, then the scales"),
+        "cublaslt_first": _products_alone(m, n, k, _lt_first),
+        "cublaslt_best": _products_alone(m, n, k, _lt_best),
+        "triton": triton_scaled,
+    }
+    return Case(
+        f"gemm m={m} n={n} k={k} dtype=int8 out=bf16 scale=row",
+        f"{label} {m}x{n}x{k} int8",
+        {"m": m, "n": n, "k": k},
+        make,
+        [("d", (m, n), BF16)],
+        reference,
+        builders,
+        m * k + n * k + 2 * m * n + 4 * (m + n),
+        2 * m * n * k,
+        dtype="int8",
+    )
+
+
 def cases() -> list:
     shapes = read_shapes()
     label = lambda s: s["model"] if s["model"] == s["layer"] else f"{s['model']}.{s['layer']}"
     made = [gemm(label(s), s["m"], s["n"], s["k"]) for s in shapes]
-    return made + [fp8_gemm(label(s), s["m"], s["n"], s["k"]) for s in shapes if s["fp8"]]
+    for key, case in (("fp8", fp8_gemm), ("int8", int8_gemm)):
+        made += [case(label(s), s["m"], s["n"], s["k"]) for s in shapes if s[key]]
+    return made

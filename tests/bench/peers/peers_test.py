@@ -175,6 +175,7 @@ class ExportTest(unittest.TestCase):
             self.assertEqual(suite.main("gemm", "", lambda: cases, dict, arguments), 2)
         self.assertIn("gemm_bf16, gemm_fp8", text.getvalue())
         self.assertEqual(peer_rows.evidence_suite("memory_bound", "bf16"), "rows")
+        self.assertEqual(peer_rows.evidence_suite("gemm", "int8"), "gemm_int")
 
 
 class FakeHarness:

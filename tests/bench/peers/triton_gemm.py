@@ -52,6 +52,37 @@ def pointer_gemm(
 
 
 @triton.jit
+def scaled_gemm(
+    x,
+    w,
+    y,
+    row_scale,
+    column_scale,
+    m,
+    n,
+    k,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    """int8 operands, a scale for each row of x and of w. k is a multiple of BK."""
+    tile_m, tile_n = _tile(tl.program_id(0), tl.cdiv(m, BM), tl.cdiv(n, BN), GROUP)
+    row, col = tile_m * BM + tl.arange(0, BM), tile_n * BN + tl.arange(0, BN)
+    at_k = tl.arange(0, BK)
+    x_at = x + (row % m).to(tl.int64)[:, None] * k + at_k[None, :]
+    w_at = w + (col % n).to(tl.int64)[None, :] * k + at_k[:, None]
+    total = tl.zeros((BM, BN), tl.int32)
+    for _ in range(0, k // BK):
+        total = tl.dot(tl.load(x_at), tl.load(w_at), total)
+        x_at += BK
+        w_at += BK
+    scale = tl.load(row_scale + row % m)[:, None] * tl.load(column_scale + col % n)[None, :]
+    at = row.to(tl.int64)[:, None] * n + col[None, :]
+    tl.store(y + at, (total.to(tl.float32) * scale).to(y.dtype.element_ty), mask=(row < m)[:, None] & (col < n)[None, :])
+
+
+@triton.jit
 def sum_shares(partial, y, count, SPLIT: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
@@ -154,6 +185,14 @@ def _class(m: int) -> int:
 
 def pointer_configs(m: int, k: int) -> list:
     return [c for c in (_config(*values) for values in _POINTER[_class(m)]) if k % (c["SPLIT"] * c["BK"]) == 0]
+
+
+def scaled_configs(m: int, k: int) -> list:
+    """Those of pointer_configs with as many bytes of int8."""
+    configs = [_config(bm, bn, 2 * bk, *rest) for bm, bn, bk, *rest in _POINTER[_class(m)]]
+    return [
+        {key: value for key, value in c.items() if key != "SPLIT"} for c in configs if c["SPLIT"] == 1 and k % c["BK"] == 0
+    ]
 
 
 def persistent_configs(m: int, programs: int) -> list:
