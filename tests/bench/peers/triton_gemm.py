@@ -74,7 +74,7 @@ def scaled_gemm(
     w_at = w + (col % n).to(tl.int64)[None, :] * k + at_k[:, None]
     total = tl.zeros((BM, BN), tl.int32)
     for _ in range(0, k // BK):
-        total = tl.dot(tl.load(x_at), tl.load(w_at), total)
+        total = tl.dot(tl.load(x_at), tl.load(w_at), total, out_dtype=tl.int32)
         x_at += BK
         w_at += BK
     scale = tl.load(row_scale + row % m)[:, None] * tl.load(column_scale + col % n)[None, :]
