@@ -26,6 +26,8 @@ import tables
 # What every served time must meet (docs/measuring.md), and what counts as agreement.
 RELATIVE, ABSOLUTE_US, AGREEMENT, NEAR_BEST = 0.01, 0.5, 0.01, 0.03
 LANE = ("plan", "prepare", "verify", "measure", "confirm", "idle", "busy", "store")
+# Of a sanitizer run that says nothing of its kernels.
+UNFINISHED = {"not run", "timed out"}
 KEPT = ("mutants", "races", "false_alarms", "sanitizer", "budget")
 REQUIRED = ("device_key", "driver", "nvrtc", "date", "agreement", "agreement_share", "intervals", "smallest_kernel_us",
             "faults", "shares")
@@ -116,16 +118,21 @@ def shares(op: str, sweeps: list) -> dict:
 
 
 def fault(name: str, trials: list, limit_ms: float) -> dict:
-    """How long a bad kernel holds things up, and how much longer the next candidate takes than one after a good one."""
+    """How long a bad kernel holds things up, and how much longer whatever comes next takes for the new worker."""
     ordered = sorted(trials, key=lambda t: seconds(t["create_time"]))
     bad = [t for t in ordered if int(t["config"]["fault"]) and t["outcome"] not in ("OK", "COMPILE_FAILED")]
-    after_bad = [b["run_ms"] for a, b in zip(ordered, ordered[1:]) if a in bad and b["outcome"] == "OK"]
-    after_good = [b["run_ms"] for a, b in zip([None, *ordered], ordered) if a not in bad and b["outcome"] == "OK"]
     if not bad:
         raise MeasuringError(f"{name}: no kernel went wrong")
-    result = {"kind": name, "outcome": bad[0]["outcome"], "bad_ms": rounded(statistics.median(t["run_ms"] for t in bad))}
-    if after_bad and after_good:
-        result["next_ready_ms"] = rounded(max(0.0, statistics.median(after_bad) - statistics.median(after_good)))
+    times = {}  # by (is bad, comes after a bad one): the order is that in which compiles end
+    for before, t in zip([None, *ordered], ordered):
+        if t in bad or t["outcome"] == "OK":
+            times.setdefault((t in bad, before in bad), []).append(t["run_ms"])
+    result = {"kind": name, "outcome": bad[0]["outcome"],
+              "bad_ms": rounded(statistics.median(times.get((True, False)) or times[True, True]))}
+    later = [ms - statistics.median(times[is_bad, False]) for is_bad in (False, True)
+             if (is_bad, False) in times for ms in times.get((is_bad, True), [])]
+    if later:
+        result["next_ready_ms"] = rounded(max(0.0, statistics.median(later)))
     if limit_ms:
         result["limit_ms"], result["beyond_limit_ms"] = limit_ms, rounded(max(0.0, result["bad_ms"] - limit_ms))
     return result
@@ -168,9 +175,9 @@ def sanitizer_runs(reports: list) -> dict:
     for report in reports:
         for run in read(report)["rows"]:
             before = runs.get((run["tool"], run["name"]), run)
-            if len({before["result"], run["result"]} - {"not run"}) > 1:
+            if len({before["result"], run["result"]} - UNFINISHED) > 1:
                 raise MeasuringError(f"{report}: {run['tool']} of {run['name']}: {run['result']}, before {before['result']}")
-            runs[run["tool"], run["name"]] = run if before["result"] == "not run" else before
+            runs[run["tool"], run["name"]] = run if before["result"] in UNFINISHED else before
     return runs
 
 

@@ -2,6 +2,7 @@
 """Runs tools/measuring.py over made-up answers of the command line."""
 import contextlib
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -85,6 +86,13 @@ class MeasuringTest(unittest.TestCase):
         self.assertEqual((figures["shares"][0]["plan"], figures["shares"][0]["other"]), (0, 0.15), "what nobody accounts for shows")
         self.assertEqual((figures["shares"][0]["compile_wall_s"], figures["shares"][0]["overlap"]), (5, 0.8))
         self.assertEqual(self.run_tool("--check"), (0, ""))
+
+    def test_bad_kernels_in_a_row(self):
+        # What the second waits for is the new worker, no part of its own fault.
+        self.put(self.raw / "fault_spin.json", {"trial": [
+            fault_trial(False, 10, 1), fault_trial(True, 1100, 2, "TIMEOUT"), fault_trial(True, 1300, 3, "TIMEOUT")]})
+        spin = self.figures()["faults"][1]
+        self.assertEqual((spin["bad_ms"], spin["beyond_limit_ms"], spin["next_ready_ms"]), (1100, 100, 200))
 
     def test_disagreement_shows(self):
         self.race(102)
@@ -175,12 +183,12 @@ class MeasuringTest(unittest.TestCase):
         written = page.read_text(encoding="utf-8")
         self.assertIn("| `softmax_hazard` | – | found | – |", written)
         self.assertIn("Of 4 races verification catches 1, racecheck 1, the machine code's order 1, and nothing 1.", written)
-        # What one report left out another has, in whatever order; two that disagree are an error.
-        self.put(reports[0], {"version": "2025.3", "rows": [
-            {"tool": "memcheck", "name": "softmax", "planted": False, "result": "not run"}]})
+        # What one report left out, or has no end of, another has, in whatever order; two that disagree are an error.
         self.put(self.raw / "report-3.json", {"version": "2025.3", "rows": [
             {"tool": "memcheck", "name": "softmax", "planted": False, "result": "clean"}]})
-        for order in ((0, 2), (2, 0)):
+        for unfinished, order in itertools.product(("not run", "timed out"), ((0, 2), (2, 0))):
+            self.put(reports[0], {"version": "2025.3", "rows": [
+                {"tool": "memcheck", "name": "softmax", "planted": False, "result": unfinished}]})
             parts = [[*reports, self.raw / "report-3.json"][i] for i in order]
             self.assertEqual(self.run_tool("--mutants", mutants, "--sanitizer", *parts, reports[1]), (0, ""))
             self.assertEqual(self.figures()["sanitizer"]["clean"], 1)
