@@ -155,11 +155,15 @@ def _scaled_loop(layer):
         x = _gathered(layer, i)
         scales = i["scale_x"].index_select(0, i["slots"] // layer.topk) if layer.gather else i["scale_x"]
         for e, begin, end in layer.experts_with_rows():
-            # cuBLASLt reads a row's scales with rows next to one another.
-            rows = scales[begin:end].t().contiguous().t()
-            o["y"][begin:end] = torch._scaled_mm(
-                x[begin:end], i["w"][e].t(), scale_a=rows, scale_b=i["scale_w"][e].t(), out_dtype=BF16
+            # cuBLASLt takes a multiple of four rows: with an expert's own go up to three of its neighbours, whose results
+            # are dropped. It reads scales of rows with rows next to one another.
+            rows = -(-(end - begin) // 4) * 4
+            first = min(begin, layer.m - rows)
+            row_scales = scales[first : first + rows].t().contiguous().t()
+            product = torch._scaled_mm(
+                x[first : first + rows], i["w"][e].t(), scale_a=row_scales, scale_b=i["scale_w"][e].t(), out_dtype=BF16
             )
+            o["y"][begin:end] = product[begin - first : end - first]
 
     return lambda c: c.writing("loop of cublaslt", call, "one torch._scaled_mm an expert, sizes known on the host")
 
