@@ -127,10 +127,10 @@ def fault(name: str, trials: list, limit_ms: float) -> dict:
     for before, t in zip([None, *ordered], ordered):
         if t in bad or t["outcome"] == "OK":
             times.setdefault((t in bad, before in bad), []).append(t["run_ms"])
-    result = {"kind": name, "outcome": bad[0]["outcome"],
-              "bad_ms": rounded(statistics.median(times.get((True, False)) or times[True, True]))}
-    later = [ms - statistics.median(times[is_bad, False]) for is_bad in (False, True)
-             if (is_bad, False) in times for ms in times.get((is_bad, True), [])]
+    # The first bad one comes after none.
+    usual = {is_bad: statistics.median(ms) for (is_bad, after_bad), ms in times.items() if not after_bad}
+    result = {"kind": name, "outcome": bad[0]["outcome"], "bad_ms": rounded(usual[True])}
+    later = [ms - usual[is_bad] for is_bad in usual for ms in times.get((is_bad, True), [])]
     if later:
         result["next_ready_ms"] = rounded(max(0.0, statistics.median(later)))
     if limit_ms:

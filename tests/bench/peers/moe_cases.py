@@ -155,8 +155,8 @@ def _scaled_loop(layer):
         x = _gathered(layer, i)
         scales = i["scale_x"].index_select(0, i["slots"] // layer.topk) if layer.gather else i["scale_x"]
         for e, begin, end in layer.experts_with_rows():
-            # cuBLASLt takes a multiple of four rows: with an expert's own go up to three of its neighbours, whose results
-            # are dropped. It reads scales of rows with rows next to one another.
+            # cuBLASLt takes a multiple of four rows (vllm-project/vllm#49932): with an expert's own go up to three of its
+            # neighbours', whose results are dropped. It reads scales of rows with rows next to one another.
             rows = -(-(end - begin) // 4) * 4
             first = min(begin, layer.m - rows)
             row_scales = scales[first : first + rows].t().contiguous().t()
